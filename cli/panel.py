@@ -221,7 +221,7 @@ def get(
 
     if list_only:
         for one in published_panels().values():
-            _describe_published(one, click.echo)
+            _describe_published(one, one.default_folder(), click.echo)
         return
     if name is None:
         raise InputError(
@@ -229,7 +229,7 @@ def get(
         )
     published = find_published(name)
     if not quiet:
-        _describe_published(published, say)
+        _describe_published(published, published.default_folder() if out is None else Path(out), say)
     with progress_bar("downloading", quiet) as progress:
         get_panel(
             name,
@@ -243,11 +243,10 @@ def get(
         )
 
 
-def _describe_published(published: PublishedPanel, write: Callable[[str], None]) -> None:
-    """Print what a published panel is, where it comes from, and what has been downloaded."""
+def _describe_published(published: PublishedPanel, folder: Path, write: Callable[[str], None]) -> None:
+    """Print what a published panel is, where it comes from, and what has been downloaded to a folder."""
     from spinimpute.downloads.catalogue import PUBLISHED_CHROMOSOMES
 
-    folder = published.default_folder()
     downloaded = [chrom for chrom in PUBLISHED_CHROMOSOMES if (folder / published.spin_name(chrom)).exists()]
     write(f"{published.id}: {published.title}")
     rows = {

@@ -42,8 +42,9 @@ def _panels(ctx: click.Context, _: click.Parameter, panels: tuple[str, ...]) -> 
         raise InputError(
             "arguments",
             f"no reference panel: give --panel FILE or set ${PANEL_VARIABLE}. A panel is a phased VCF or "
-            f"BCF of fully sequenced people, such as the 1000 Genomes Project's. Compile it once with "
-            f"'spinimpute panel build --vcf panel.bcf --map genetic.map --out panel.spin'",
+            f"BCF of fully sequenced people. Compile it once with 'spinimpute panel build --vcf panel.bcf "
+            f"--map genetic.map --out panel.spin', or download that of the 1000 Genomes Project with "
+            f"'spinimpute panel get'",
         )
     from spinimpute.downloads.catalogue import find_downloaded
 
@@ -59,7 +60,8 @@ def panels_option(text: str) -> Decorator:
         multiple=True,
         envvar=PANEL_VARIABLE,
         callback=_panels,
-        help=f"{text} Default: ${PANEL_VARIABLE}.",
+        help=f"{text} 1000g-30x is the panel that 'panel get 1000g-30x' has downloaded. Default: "
+        f"${PANEL_VARIABLE}.",
         group="Panel",
     )
 

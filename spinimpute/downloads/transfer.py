@@ -31,11 +31,11 @@ from spinimpute.runtime.output_files import CannotWrite
 from spinimpute.runtime.progress import Progress, announce
 
 ATTEMPTS = 8  # consecutive attempts without a new byte, after which a download is given up
-ATTEMPTS_WITHOUT_ANSWER = 4  # the same if the server has never answered
+ATTEMPTS_WITHOUT_ANSWER = 3  # the same if the server has never answered
 CHECKSUM_ATTEMPTS = 2  # complete downloads with a wrong checksum, after which a download is given up
 FIRST_WAIT, LONGEST_WAIT = 1.0, 60.0  # seconds before the second attempt; doubled each time
 LONGEST_SERVER_WAIT = 600.0  # seconds; longest wait that a server may ask for
-TIMEOUT = 60.0  # seconds without a byte, after which a connection counts as cut
+TIMEOUT = 20.0  # seconds without a byte, after which a connection counts as cut
 READ_BYTES = 2**18  # maximum number of bytes to read in one step
 _TEMPORARY = (408, 425, 429, 500, 502, 503, 504)  # statuses after which another attempt can succeed
 _RANGE = re.compile(r"bytes (\d{1,18})-\d{1,18}/(\d{1,18})")
@@ -200,13 +200,14 @@ def _attempt(
                 _check_space(partial, remote.size)
                 partial.unlink(missing_ok=True)  # before its new description exists
                 description.write_text(json.dumps(asdict(remote)))
-            with partial.open("ab" if n_bytes else "wb", buffering=0) as file:
+            with partial.open("ab" if n_bytes else "wb") as file:
                 while block := _read_block(response):
                     n_bytes += len(block)
                     if n_bytes > remote.size:
                         description.unlink()
                         raise _AttemptFailed(f"the server sends more than {remote.size:,} bytes")
                     file.write(block)
+                    file.flush()  # what has been received is kept if this process is killed
                     if progress is not None:
                         progress(n_bytes / remote.size)
                     if stop.is_set():

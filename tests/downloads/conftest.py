@@ -1,18 +1,38 @@
 """A server on the loopback address that misbehaves on demand, and the files of a small published panel."""
 
+import hashlib
 import threading
 import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from spinimpute.downloads import transfer
+from spinimpute.downloads import catalogue, transfer
+from spinimpute.downloads.get_panel import WORK_FOLDER
+from spinimpute.pipeline.maps.build import build_panels
+from tests.conftest import Result, Runner, convert
 
 Fault = Callable[["Handler", bytes], None]
+VCF, ARCHIVE, MAP = "chr20.vcf.gz", "maps.zip", "plink.chr20.GRCh37.map"
+CATALOGUE = """
+[tiny]
+title = "A tiny panel"
+build = "GRCh37"
+haplotypes = 60
+url = "{url}"
+name = "chr{{chrom}}.vcf.gz"
+map_url = "{url}"
+map_archive = "maps.zip"
+terms = "none"
+citation = "nobody"
+[tiny.md5]
+20 = "{md5}"
+"""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -36,19 +56,22 @@ class Handler(BaseHTTPRequestHandler):
         content: bytes,
         *,
         etag: str | None = '"1"',
+        modified: str | None = None,
         ranges: bool = True,
         length: int | None = None,
         sent: int | None = None,
     ) -> None:
         """Send a file, from the byte on that was asked for. `length` and `sent` are false sizes."""
         start = 0
-        if ranges and etag is not None and self.headers.get("If-Range") == etag:
+        if ranges and self.headers.get("If-Range", "") in (etag, modified):
             start = int(self.headers["Range"].removeprefix("bytes=").removesuffix("-"))
         self.send_response(206 if start else 200)
         if start:
             self.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         if etag is not None:
             self.send_header("ETag", etag)
+        if modified is not None and not start:
+            self.send_header("Last-Modified", modified)
         self.send_header("Content-Length", str(len(content) - start if length is None else length))
         self.end_headers()
         self.wfile.write(content[start:][:sent])
@@ -130,3 +153,62 @@ def write_archive(path: Path, maps: dict[str, str]) -> Path:
         for name, text in maps.items():
             archive.writestr(name, text)
     return path
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files of a panel, and the panel file that is built from them."""
+
+    vcf: bytes
+    archive: bytes
+    panel: bytes
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("published")
+    text = folder / "text.vcf"
+    text.write_text(phased_vcf(np.random.default_rng(1), "20", "20,length=63025520"))
+    vcf = convert(text, folder / VCF)
+    (folder / MAP).write_text(map_text("20"))
+    archive = write_archive(folder / ARCHIVE, {f"maps/{MAP}": map_text("20"), "README": "maps"})
+    built = folder / "built.spin"
+    build_panels(vcf, built, folder / MAP, command="spinimpute panel get tiny")
+    return Files(vcf.read_bytes(), archive.read_bytes(), built.read_bytes())
+
+
+@dataclass
+class Client:
+    """Runs `panel get tiny` and checks what it leaves."""
+
+    server: Server
+    run: Runner
+    out: Path
+    files: Files
+
+    def get(self, *more: object) -> Result:
+        return self.run("panel", "get", "tiny", "--chromosomes", "20", "--out", self.out, "-t", 1, *more)
+
+    def check(self) -> None:
+        """The panel is that of the local files, and it is the only file."""
+        assert (self.out / "tiny.chr20.spin").read_bytes() == self.files.panel
+        assert [path.name for path in self.out.iterdir()] == ["tiny.chr20.spin"]
+
+    def left(self) -> list[str]:
+        """What is left of the downloads."""
+        return sorted(path.name for path in (self.out / WORK_FOLDER).iterdir())
+
+    def ranges(self) -> list[str | None]:
+        """The range of each request for the VCF."""
+        return [asked for name, asked in self.server.requests if name == VCF]
+
+
+@pytest.fixture
+def client(
+    server: Server, files: Files, run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Client:
+    listed = tmp_path / "catalogue.toml"
+    listed.write_text(CATALOGUE.format(url=server.url, md5=hashlib.md5(files.vcf).hexdigest()))
+    monkeypatch.setattr(catalogue, "CATALOGUE", listed)
+    server.files |= {VCF: files.vcf, ARCHIVE: files.archive}
+    return Client(server, run, tmp_path / "panels", files)

@@ -1,343 +1,31 @@
-"""`panel get` from a server that fails in the ways of servers. The panel is that of the local files."""
+"""`panel get`: archives of maps, several chromosomes, disks, mirrors, and what is kept."""
 
-import hashlib
 import shutil
 import subprocess
-import time
-from dataclasses import dataclass
-from email.utils import formatdate
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import spinimpute
 from spinimpute.downloads import catalogue, transfer
 from spinimpute.downloads.get_panel import WORK_FOLDER
 from spinimpute.downloads.map_archive import read_archived_map
-from spinimpute.pipeline.maps.build import build_panels
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.partial_files import locked_folder
-from tests.conftest import Result, Runner, convert
-from tests.downloads.conftest import Fault, Handler, Server, map_text, phased_vcf, write_archive
-
-VCF, ARCHIVE, MAP = "chr20.vcf.gz", "maps.zip", "plink.chr20.GRCh37.map"
-CATALOGUE = """
-[tiny]
-title = "A tiny panel"
-build = "GRCh37"
-haplotypes = 60
-url = "{url}"
-name = "chr{{chrom}}.vcf.gz"
-map_url = "{url}"
-map_archive = "maps.zip"
-terms = "none"
-citation = "nobody"
-[tiny.md5]
-20 = "{md5}"
-"""
-
-
-@dataclass(frozen=True)
-class Files:
-    """The files of a panel, and the panel file that is built from them."""
-
-    vcf: bytes
-    archive: bytes
-    panel: bytes
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    folder = tmp_path_factory.mktemp("published")
-    text = folder / "text.vcf"
-    text.write_text(phased_vcf(np.random.default_rng(1), "20", "20,length=63025520"))
-    vcf = convert(text, folder / VCF)
-    (folder / MAP).write_text(map_text("20"))
-    archive = write_archive(folder / ARCHIVE, {f"maps/{MAP}": map_text("20"), "README": "maps"})
-    built = folder / "built.spin"
-    build_panels(vcf, built, folder / MAP, command="spinimpute panel get tiny")
-    return Files(vcf.read_bytes(), archive.read_bytes(), built.read_bytes())
-
-
-@dataclass
-class Client:
-    """Runs `panel get tiny` and checks what it leaves."""
-
-    server: Server
-    run: Runner
-    out: Path
-    files: Files
-
-    def get(self, *more: object) -> Result:
-        return self.run("panel", "get", "tiny", "--chromosomes", "20", "--out", self.out, "-t", 1, *more)
-
-    def check(self) -> None:
-        """The panel is that of the local files, and it is the only file."""
-        assert (self.out / "tiny.chr20.spin").read_bytes() == self.files.panel
-        assert [path.name for path in self.out.iterdir()] == ["tiny.chr20.spin"]
-
-    def left(self) -> list[str]:
-        """What is left of the downloads."""
-        return sorted(path.name for path in (self.out / WORK_FOLDER).iterdir())
-
-    def ranges(self) -> list[str | None]:
-        """The range of each request for the VCF."""
-        return [asked for name, asked in self.server.requests if name == VCF]
-
-
-@pytest.fixture
-def client(
-    server: Server, files: Files, run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Client:
-    listed = tmp_path / "catalogue.toml"
-    listed.write_text(CATALOGUE.format(url=server.url, md5=hashlib.md5(files.vcf).hexdigest()))
-    monkeypatch.setattr(catalogue, "CATALOGUE", listed)
-    server.files |= {VCF: files.vcf, ARCHIVE: files.archive}
-    return Client(server, run, tmp_path / "panels", files)
-
-
-def cut(handler: Handler, content: bytes) -> None:
-    handler.send_file(content, sent=len(content) // 3)
-
-
-def cut_in_header(handler: Handler, content: bytes) -> None:
-    handler.wfile.write(b"HTTP/1.0 200 OK\r\nContent-Le")
-
-
-def close_at_once(handler: Handler, content: bytes) -> None:
-    pass
-
-
-def no_http(handler: Handler, content: bytes) -> None:
-    handler.wfile.write(b"\x16\x03\x01 nonsense\r\n\r\n")
-
-
-def hang(handler: Handler, content: bytes) -> None:
-    handler.send_file(content, sent=len(content) // 2)
-    handler.wfile.flush()
-    handler.server.ended.wait(60)
-
-
-def too_many_requests(handler: Handler, content: bytes) -> None:
-    handler.answer(429, Retry_After="0")
-
-
-def wait_until(handler: Handler, content: bytes) -> None:
-    handler.answer(429, Retry_After=formatdate(time.time() - 5, usegmt=True))
-
-
-def unavailable(handler: Handler, content: bytes) -> None:
-    handler.answer(503)
-
-
-def wait_nonsense(handler: Handler, content: bytes) -> None:
-    handler.answer(503, Retry_After="tomorrow")
-
-
-def wrong_bytes(handler: Handler, content: bytes) -> None:
-    handler.send_file(content[:-30] + bytes(30))
-
-
-def truncated(handler: Handler, content: bytes) -> None:
-    handler.send_file(content[:-400])
-
-
-def too_long_length(handler: Handler, content: bytes) -> None:
-    handler.send_file(content, length=len(content) + 10)
-
-
-def ignore_range(handler: Handler, content: bytes) -> None:
-    handler.send_file(content, ranges=False)
-
-
-def other_version(handler: Handler, content: bytes) -> None:
-    handler.send_file(content[::-1], etag='"0"', sent=len(content) // 2)
-
-
-def no_validator(handler: Handler, content: bytes) -> None:
-    handler.send_file(content, etag=None, sent=len(content) // 2)
-
-
-def weak_validator(handler: Handler, content: bytes) -> None:
-    handler.send_file(content, etag='W/"1"', sent=len(content) // 2)
-
-
-def strange_validator(handler: Handler, content: bytes) -> None:
-    handler.send_file(content, etag='"1"\x01\xe9', sent=len(content) // 2)
-
-
-def wrong_range(handler: Handler, content: bytes) -> None:
-    handler.send_response(206)
-    handler.send_header("Content-Range", f"bytes 7-{len(content) - 1}/{len(content)}")
-    handler.send_header("Content-Length", str(len(content) - 7))
-    handler.end_headers()
-    handler.wfile.write(content[7:])
-
-
-def not_satisfiable(handler: Handler, content: bytes) -> None:
-    handler.answer(416, Content_Range=f"bytes */{len(content)}")
-
-
-def redirect(handler: Handler, content: bytes) -> None:
-    handler.answer(302, Location=f"{handler.server.url}/elsewhere/{VCF}")
-
-
-def chunked_beyond_its_length(handler: Handler, content: bytes) -> None:
-    start = len(content) // 3
-    handler.send_response(206)
-    handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
-    handler.send_header("ETag", '"1"')
-    handler.send_header("Content-Length", str(len(content)))
-    handler.end_headers()
-    handler.wfile.write(content)
-
-
-# what the server does before it sends the file
-FAULTS: dict[str, list[Fault]] = {
-    "cut": [cut, cut],
-    "cut in the header": [cut_in_header],
-    "closed at once": [close_at_once],
-    "no HTTP": [no_http],
-    "429 with seconds": [too_many_requests],
-    "429 with a date": [wait_until],
-    "503": [unavailable, unavailable, unavailable],
-    "503 with nonsense": [wait_nonsense],
-    "wrong bytes": [wrong_bytes],
-    "truncated": [truncated],
-    "too long a length": [too_long_length],
-    "range ignored": [cut, ignore_range],
-    "file changed": [other_version],
-    "no validator": [no_validator],
-    "weak validator": [weak_validator],
-    "strange validator": [strange_validator],
-    "wrong range": [cut, wrong_range],
-    "range without cause": [wrong_range],
-    "range not satisfiable": [cut, not_satisfiable],
-    "redirect": [redirect],
-    "redirect of a rest": [cut, redirect],
-    "more bytes than stated": [cut, chunked_beyond_its_length],
-    "all at once": [unavailable, cut, too_many_requests, close_at_once, wrong_bytes, ignore_range],
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_the_panel_is_that_of_the_local_files(client: Client, name: str) -> None:
-    client.server.faults[VCF] = list(FAULTS[name])
-    client.get().ok()
-    client.check()
-    assert client.server.faults[VCF] == []
-
-
-def test_a_server_that_hangs(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "TIMEOUT", 0.3)
-    client.server.faults[VCF] = [hang]
-    client.get().ok("next attempt in")
-    client.check()
-    assert client.ranges() == [None, f"bytes={len(client.files.vcf) // 2}-"]
-
-
-def test_a_cut_download_resumes_where_it_was_cut(client: Client) -> None:
-    client.server.faults[VCF] = [cut, cut]
-    client.get().ok()
-    third = len(client.files.vcf) // 3
-    assert client.ranges() == [None, f"bytes={third}-", f"bytes={2 * third}-"]
-
-
-def test_a_run_that_gave_up_is_resumed(client: Client) -> None:
-    client.server.faults[VCF] = [cut, *[unavailable] * transfer.ATTEMPTS]
-    done = client.get().refused("503 Service Unavailable", "the next run resumes the download")
-    assert not list(client.out.glob("*.spin"))
-    assert client.left() == [f"{VCF}.json", f"{VCF}.part", ARCHIVE]
-    assert done.err.count("next attempt in") == transfer.ATTEMPTS - 1
-    client.server.requests.clear()
-    client.server.faults.clear()
-    client.get().ok()
-    client.check()
-    assert client.ranges() == [f"bytes={len(client.files.vcf) // 3}-"]
-
-
-@pytest.mark.parametrize("damage", [b"", b"[1]", b'{"size": 3, "validator": 4}', b"\xff", b'{"size": 9}'])
-def test_a_damaged_description_starts_over(client: Client, damage: bytes) -> None:
-    client.server.faults[VCF] = [cut, *[unavailable] * transfer.ATTEMPTS]
-    client.get()
-    (client.out / WORK_FOLDER / f"{VCF}.json").write_bytes(damage)
-    client.get().ok()
-    client.check()
-
-
-def test_the_file_changes_between_two_runs(client: Client) -> None:
-    client.server.faults[VCF] = [other_version, *[unavailable] * transfer.ATTEMPTS]
-    client.get().refused()
-    client.get().ok()
-    client.check()
-
-
-def not_found(handler: Handler, content: bytes) -> None:
-    handler.answer(404)
-
-
-def forbidden(handler: Handler, content: bytes) -> None:
-    handler.answer(403)
-
-
-def wait_long(handler: Handler, content: bytes) -> None:
-    handler.answer(429, Retry_After="7200")
-
-
-def huge(handler: Handler, content: bytes) -> None:
-    handler.send_file(content, length=10**15)
-
-
-def endless_digits(handler: Handler, content: bytes) -> None:
-    handler.answer(200, Content_Length="9" * 5000)
-
-
-def empty(handler: Handler, content: bytes) -> None:
-    handler.answer(200, Content_Length="0")
-
-
-def no_length(handler: Handler, content: bytes) -> None:
-    handler.send_response(200)
-    handler.end_headers()
-    handler.wfile.write(content)
-
-
-def to_a_local_file(handler: Handler, content: bytes) -> None:
-    handler.answer(302, Location="file:///etc/passwd")
-
-
-def to_itself(handler: Handler, content: bytes) -> None:
-    handler.answer(302, Location=f"{handler.server.url}/{VCF}")
-
-
-# what the server always does -> what the user reads
-DEFECTS: dict[str, tuple[Fault, str]] = {
-    "404": (not_found, "the server answers 404 Not Found"),
-    "403": (forbidden, "the server answers 403 Forbidden"),
-    "a long wait": (wait_long, "429 Too Many Requests and asks to wait 120 min"),
-    "always cut": (close_at_once, "does not answer"),
-    "wrong bytes": (wrong_bytes, "the MD5 checksum differs from the published one"),
-    "too long a length": (too_long_length, "the connection was cut after"),
-    "huge": (huge, "1,000,000,000,000,000 bytes; 1 to"),
-    "endless digits": (endless_digits, "bytes; 1 to"),
-    "empty": (empty, "the file has 0 bytes"),
-    "no length": (no_length, "does not state the size"),
-    "local file": (to_a_local_file, "the server answers 302 Found"),
-    "loop": (to_itself, "the server answers 302 Found"),
-}
-
-
-@pytest.mark.parametrize("name", DEFECTS)
-def test_what_cannot_be_downloaded_is_explained(client: Client, name: str) -> None:
-    fault, message = DEFECTS[name]
-    client.server.faults[VCF] = [fault] * 30
-    error = client.get().refused(f"{client.server.url}/{VCF}", message).err
-    assert error.splitlines()[-1].startswith("spinimpute: error: ")
-    assert not list(client.out.glob("*.spin"))
-    assert set(client.left()) <= {ARCHIVE, f"{VCF}.part", f"{VCF}.json"}
-    del client.server.faults[VCF]
-    client.get().ok()
-    client.check()
+from tests.conftest import convert
+from tests.downloads.conftest import (
+    ARCHIVE,
+    MAP,
+    VCF,
+    Client,
+    Files,
+    Server,
+    map_text,
+    phased_vcf,
+    write_archive,
+)
+from tests.downloads.faults import truncated
 
 
 @pytest.mark.parametrize(
@@ -460,3 +148,58 @@ def test_no_server(client: Client) -> None:
     )
     assert error.count("next attempt in") == transfer.ATTEMPTS_WITHOUT_ANSWER - 1
     assert client.left() == []
+
+
+def test_a_disk_that_is_full_during_the_download(
+    client: Client, small_disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transfer, "_check_space", lambda *_: None)
+    disk = small_disk(32)
+    client.out = disk.folder / "panels"
+    name = f"{VCF}.tbi"  # of 100,000 bytes
+    client.server.files[name] = bytes(100_000)
+    client.get().refused(f"cannot write {client.out / WORK_FOLDER / name}: No space left on device")
+    assert client.left() == [VCF, name + ".json", name + ".part", ARCHIVE]
+    disk.resize(4096)
+    del client.server.files[name]
+    client.get().ok()
+    client.check()
+
+
+def test_one_chromosome_is_built_while_the_next_is_downloaded(
+    server: Server, files: Files, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The panels are complete one by one. What a later chromosome lacks does not harm the earlier ones."""
+    chroms = ["18", "19", "20", "21"]
+    maps = {f"plink.chr{chrom}.GRCh37.map": map_text(chrom) for chrom in chroms}
+    server.files[ARCHIVE] = write_archive(tmp_path / "all.zip", maps).read_bytes()
+    for chrom in chroms[:2]:
+        text = tmp_path / "text.vcf"
+        text.write_text(phased_vcf(np.random.default_rng(2), chrom, chrom))
+        server.files[f"chr{chrom}.vcf.gz"] = convert(text, tmp_path / "other.vcf.gz").read_bytes()
+    reported: list[tuple[str, set[str]]] = []
+    fractions: list[float] = []
+
+    def report(path: Path) -> None:
+        downloads = {one.name.removesuffix(".part") for one in (client.out / WORK_FOLDER).glob("*.vcf.gz*")}
+        reported.append((path.name, {name for name in downloads if name.endswith(".vcf.gz")}))
+
+    with pytest.raises(InputError, match=r"chr21\.vcf\.gz: the server answers 404"):
+        spinimpute.get_panel("tiny", client.out, "18-21", progress=fractions.append, report_built=report)
+    names = [f"tiny.chr{chrom}.spin" for chrom in chroms[:3]]
+    assert [name for name, _ in reported] == names
+    assert all(len(downloads) <= 1 for _, downloads in reported)
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 0.75
+    assert sorted(path.name for path in client.out.glob("*.spin")) == names
+    assert (client.out / names[2]).read_bytes() == files.panel
+    assert client.left() == [ARCHIVE]
+
+
+def test_a_proxy_is_used(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", client.server.url)
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    mirror = "http://panels.invalid/a"
+    client.get("--base-url", mirror, "--map-url", mirror).ok()
+    client.check()

@@ -45,7 +45,8 @@ def test_a_wheel_holds_every_file_of_the_packages(wheel):
         if path.is_file() and "__pycache__" not in path.parts
     }
     assert packed == files
-    assert {"spinimpute/weights/haplotype.safetensors", "spinimpute/reports/page.css"} <= packed
+    data = {"weights/haplotype.safetensors", "reports/page.css", "downloads/catalogue.toml"}
+    assert {f"spinimpute/{name}" for name in data} <= packed
 
 
 def test_a_wheel_installs_the_command_and_its_licence(wheel):
