@@ -112,7 +112,20 @@ def test_the_conda_recipe_renders_and_starts_what_the_wheel_starts():
     jinja2 = pytest.importorskip("jinja2")
     yaml = pytest.importorskip("yaml")
     text = jinja2.Template((ROOT / "workflows/conda/meta.yaml").read_text(), undefined=jinja2.StrictUndefined)
-    recipe = yaml.safe_load(text.render(PYTHON="python"))
+    pins: list[tuple[str, str]] = []
+    recipe = yaml.safe_load(
+        text.render(
+            PYTHON="python", pin_subpackage=lambda name, max_pin: pins.append((name, max_pin)) or name
+        )
+    )
+    assert recipe["build"]["run_exports"] == ["spinimpute"]
+    assert pins == [("spinimpute", "x.x")]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert recipe["extra"]["recipe-maintainers"] == [author["name"] for author in citation["authors"]]
+    about, project = recipe["about"], PROJECT["project"]
+    assert (about["home"], about["license"]) == (project["urls"]["Paper"], project["license"])
+    assert [about["license_file"]] == project["license-files"]
+    assert about["summary"] == project["description"]
     assert recipe["package"] == {"name": PROJECT["project"]["name"], "version": PROJECT["project"]["version"]}
     scripts = [f"{name} = {start}" for name, start in PROJECT["project"]["scripts"].items()]
     assert recipe["build"]["entry_points"] == scripts

@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 DOCKERFILE = ROOT / "workflows" / "container" / "Dockerfile"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 CI = ROOT / ".github" / "workflows" / "ci.yml"
 
 
@@ -75,7 +76,38 @@ def test_the_workflow_of_github_runs_what_there_is():
     assert oldest == f">={matrix['python'][0]}" == f">={jobs['lint']['steps'][1]['with']['python-version']}"
 
 
-@pytest.mark.parametrize(("linter", "path"), [("actionlint", CI), ("hadolint", DOCKERFILE)])
+def test_tags_are_released_by_trusted_publishing():
+    """No other event publishes, and no job holds a password."""
+    yaml = pytest.importorskip("yaml")
+    release = yaml.safe_load((CI.parent / "release.yml").read_text())
+    assert release[True] == {"push": {"tags": ["v*"]}}  # YAML reads the key `on` as true
+    jobs = release["jobs"]
+    assert [step["run"] for step in jobs["build"]["steps"] if "run" in step][-1] == "make dist"
+    assert jobs["pypi"]["permissions"] == {"id-token": "write"}
+    assert jobs["pypi"]["needs"] == jobs["github"]["needs"] == "build"
+    assert not re.search("secrets|password", (CI.parent / "release.yml").read_text())
+    (compared,) = (
+        step["run"] for step in jobs["build"]["steps"] if step.get("name", "").startswith("The tag")
+    )
+    for tag, status in ((f"v{PROJECT['version']}", 0), ("v9.9", 1)):
+        command = ["bash", "-c", compared]
+        done = subprocess.run(command, cwd=ROOT, env={"GITHUB_REF_NAME": tag}, check=False, timeout=60)
+        assert done.returncode == status
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_of_github_call_what_there_is(path):
+    """Targets of the Makefile, files, and the commands of the image."""
+    text = path.read_text()
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"run: make (\w+)", text)) <= targets
+    assert all((ROOT / name).is_file() for name in re.findall(r"docker build -f (\S+)", text))
+    assert all((ROOT / name).is_dir() for name in re.findall(r"--workdir /data/(\S+)", text))
+
+
+@pytest.mark.parametrize(
+    ("linter", "path"), [*(("actionlint", path) for path in WORKFLOWS), ("hadolint", DOCKERFILE)]
+)
 def test_linters_of_the_workflow_and_the_image(linter, path):
     done = subprocess.run([tool(linter), path], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, done.stdout
