@@ -60,8 +60,7 @@ def panels_option(text: str) -> Decorator:
         multiple=True,
         envvar=PANEL_VARIABLE,
         callback=_panels,
-        help=f"{text} 1000g-30x is the panel that 'panel get 1000g-30x' has downloaded. Default: "
-        f"${PANEL_VARIABLE}.",
+        help=f"{text} Or the name of a panel of 'panel get'. Default: ${PANEL_VARIABLE}.",
         group="Panel",
     )
 

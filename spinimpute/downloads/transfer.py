@@ -238,7 +238,7 @@ def _open(request: urllib.request.Request) -> http.client.HTTPResponse:
         response: http.client.HTTPResponse = opener.open(request, timeout=TIMEOUT)
     except urllib.error.HTTPError:
         raise
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a wrong host or proxy
         reason = getattr(error, "reason", error)
         host = urlsplit(request.full_url).hostname
         if isinstance(reason, ssl.SSLCertVerificationError):

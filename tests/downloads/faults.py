@@ -178,6 +178,10 @@ def to_itself(handler: Handler, content: bytes) -> None:
     handler.answer(302, Location=f"{handler.server.url}/{VCF}")
 
 
+def to_nowhere(handler: Handler, content: bytes) -> None:
+    handler.answer(302, Location="http://[::1/\xe9 ")
+
+
 # what the server always does -> what the user reads
 DEFECTS: dict[str, tuple[Fault, str]] = {
     "404": (not_found, "the server answers 404 Not Found"),
@@ -191,5 +195,6 @@ DEFECTS: dict[str, tuple[Fault, str]] = {
     "empty": (empty, "the file has 0 bytes"),
     "no length": (no_length, "does not state the size"),
     "local file": (to_a_local_file, "the server answers 302 Found"),
+    "wrong address": (to_nowhere, "does not answer"),
     "loop": (to_itself, "the server answers 302 Found"),
 }

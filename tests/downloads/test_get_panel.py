@@ -196,6 +196,15 @@ def test_one_chromosome_is_built_while_the_next_is_downloaded(
     assert client.left() == [ARCHIVE]
 
 
+@pytest.mark.parametrize(
+    "proxy", ["http:nonsense", "socks5://127.0.0.1:1", "http://" + "a" * 70 + ".invalid"]
+)
+def test_wrong_proxies(client: Client, monkeypatch: pytest.MonkeyPatch, proxy: str) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.setenv("no_proxy", "")
+    client.get().refused("127.0.0.1 does not answer")
+
+
 def test_a_proxy_is_used(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", client.server.url)
     monkeypatch.delenv("no_proxy", raising=False)

@@ -43,7 +43,7 @@ def phase3(server: Server, example: Path, tmp_path: Path) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def test_the_example(run, phase3, panels, example, example_panel, tmp_path) -> None:
+def test_the_example(run, phase3, panels, example, example_panel, tmp_path, monkeypatch) -> None:
     target = example / "target.vcf.gz"
     run.impute(target, "1000g-phase3", tmp_path / "o.vcf").refused(
         f"there are no panel files in {panels}/1000g-phase3. Run 'spinimpute panel get 1000g-phase3'"
@@ -54,7 +54,8 @@ def test_the_example(run, phase3, panels, example, example_panel, tmp_path) -> N
     ]
     assert f"{panels}/1000g-phase3/1000g-phase3.chr20.spin: 300 haplotypes of 150 samples" in done.err
     assert "downloaded: 20" in run("panel", "get", "--list").ok().out
-    run.impute(target, "1000g-phase3", tmp_path / "o.vcf").ok()
+    monkeypatch.setenv("SPINIMPUTE_PANEL", "1000g-phase3")
+    run("impute", "--vcf", target, "--out", tmp_path / "o.vcf").ok()
     run.impute(target, example_panel.path, tmp_path / "local.vcf").ok()
     assert records(tmp_path / "o.vcf") == records(tmp_path / "local.vcf")
     assert run("check", "--vcf", target, "--panel", "1000g-phase3").ok().out
