@@ -105,6 +105,13 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     "--decimals", type=click.IntRange(1, 5), default=3, help="Decimals of DS, HDS and GP.", group="Output"
 )
 @option(
+    "--bgen-bits",
+    type=click.Choice(["8", "16"]),
+    default="8",
+    help="Bits of each probability of a .bgen output.",
+    group="Output",
+)
+@option(
     "--min-r2",
     type=click.FloatRange(0, 1),
     default=0.0,
@@ -225,6 +232,8 @@ def impute(
         refuse_options_of_sequenced(ctx, ONLY_FOR_ARRAYS)
     else:
         refuse_options(ctx, ONLY_FOR_READS, "targets that are not sequenced")
+    if not out.lower().endswith(".bgen"):
+        refuse_options(ctx, ("bgen_bits",), "outputs other than BGEN")
     names = ("bam_list", "reference", "model", "sex", "chain", "samples_file", "regions_file")
     files = (*as_tuple(vcf), *as_tuple(gl), *params["bam"], *as_tuple(panel), genetic_map)
     _check_outputs({"out": out, **params}, (*files, *map(params.get, names)))
@@ -241,6 +250,7 @@ def impute(
         min_r2=params["min_r2"],
         min_maf=params["min_maf"],
         sites=params["sites"],
+        bgen_bits=int(params["bgen_bits"]),
         output_type=params["output_type"],
         header_lines=[f"##spinimpute_command={command_text(ctx, NOT_RECORDED)}"],
     )

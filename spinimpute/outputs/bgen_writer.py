@@ -1,8 +1,8 @@
-"""Writer of BGEN 1.2 files (layout 2, zlib, 16 bits per probability) with their .sample files.
+"""Writer of BGEN 1.2 files (layout 2, zlib) with their .sample files and their indexes (`bgen_index`).
 
-We write the format ourselves because the existing libraries use one thread and add an index file.
+We write the format ourselves because the existing libraries use one thread.
 
-Axes: r records, n samples.
+Axes: R records, N samples, Q haplotypes, B bytes of a record's probability block.
 """
 
 from __future__ import annotations
@@ -11,25 +11,76 @@ import os
 import struct
 import zlib
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from deflate import zlib_compress
 
 from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.sites import Sites
+from spinimpute.outputs.bgen_index import BgenIndex, IndexRow
 from spinimpute.outputs.plink_writer import check_names
+from spinimpute.runtime.kernels import kernel
 from spinimpute.runtime.output_files import OutputGroup
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.record_fields import NumberCodes
 
-BITS = 16  # per stored probability
-_MAX_STORED = 2**BITS - 1
+BITS = (8, 16)  # choices for the precision of a stored probability
+DEFAULT_BITS = 8
+COMPRESSION_LEVEL = 6
+"""Compression level of zlib and libdeflate. libdeflate takes longer to start, but half the time of zlib for
+large blocks. We measured blocks of 0.8, 6 and 61 kB."""
+
+_SMALL_BLOCK = 4_096  # bytes; smaller blocks are compressed by zlib, larger ones by libdeflate
 _ZLIB, _LAYOUT_2, _HAS_SAMPLES = 1, 2 << 2, 1 << 31
 _MISSING_FLAG = 0x80
 _N_RECORDS_OFFSET = 8  # file offset of the number of records in bytes
+_BLOCK_START = struct.Struct("<IHBB")  # number of samples and alleles, least and largest ploidy
+_BATCH_BYTES = 4 * 2**20  # probability blocks to encode per step; limits the memory use
 _SEX = {True: "1", False: "2", None: "0"}
+
+
+@kernel()
+def _fill_blocks(p_RQ, ploidy_N, phased, n_bytes, start_B, block_RB):  # type: ignore[no-untyped-def]
+    """Fill the probability blocks of records from P(ALT) of each haplotype; NaN is missing.
+
+    A probability is stored in n_bytes bytes. Cumulative probabilities are rounded, so that their differences
+    are never negative. start_B are the first bytes of each block.
+    """
+    n_samples = len(ploidy_N)
+    most = 256.0**n_bytes - 1
+    values = np.zeros(2, np.int64)
+    for r in range(len(p_RQ)):
+        block_RB[r, : len(start_B)] = start_B
+        ploidy_at = len(start_B)
+        at = ploidy_at + n_samples
+        block_RB[r, at] = phased
+        block_RB[r, at + 1] = 8 * n_bytes
+        at += 2
+        column = 0
+        for n in range(n_samples):
+            ploidy = ploidy_N[n]
+            first = np.float64(p_RQ[r, column])
+            last = np.float64(p_RQ[r, column + ploidy - 1])
+            column += ploidy
+            missing = np.isnan(first + last)
+            block_RB[r, ploidy_at + n] = ploidy | (_MISSING_FLAG if missing else 0)
+            if missing:
+                values[:] = 0
+            elif phased or ploidy == 1:
+                values[0] = np.int64(np.rint((1 - first) * most))
+                values[1] = np.int64(np.rint((1 - last) * most))
+            else:
+                values[0] = np.int64(np.rint((1 - first) * (1 - last) * most))
+                values[1] = np.int64(np.rint((1 - first * last) * most)) - values[0]
+            for i in range(ploidy):
+                block_RB[r, at] = values[i] & 0xFF
+                if n_bytes == 2:
+                    block_RB[r, at + 1] = values[i] >> 8
+                at += n_bytes
 
 
 class BgenWriter(OutputGroup):
@@ -37,12 +88,19 @@ class BgenWriter(OutputGroup):
 
     The FORMAT fields of the layout decide what is stored. With HDS, allele probabilities of each
     haplotype are stored, otherwise genotype probabilities. With GT alone, these are 0 and 1. P(ALT) of each
-    haplotype is first rounded to the layout's `decimals`, as in VCF. `sexes` says which samples are male.
+    haplotype is first rounded to the layout's `decimals`, as in VCF, and then to `bits` (8 or 16). `sexes`
+    says which samples are male. The bytes do not depend on `threads`.
     Raises InputError if a path cannot be written, or if PLINK cannot read a sample's name.
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], layout: OutputLayout, sexes: Mapping[str, bool] | None = None
+        self,
+        path: str | os.PathLike[str],
+        layout: OutputLayout,
+        sexes: Mapping[str, bool] | None = None,
+        *,
+        bits: int = DEFAULT_BITS,
+        threads: int = 2,
     ) -> None:
         """Check the arguments, and open the files."""
         check_names(layout.samples)
@@ -50,23 +108,33 @@ class BgenWriter(OutputGroup):
         self._codes = NumberCodes(layout.decimals)
         self._phased, self._calls_only = "HDS" in layout.formats, tuple(layout.formats) == ("GT",)
         self._file: BinaryIO | None = None
-        self._n_records = 0
+        self._index: BgenIndex | None = None
+        self._pool = ThreadPoolExecutor(threads, "bgen") if threads > 1 else None
+        self._threads = threads
+        self._n_records, self._n_bytes = 0, bits // 8
         self.set_ploidy(layout.ploidy)
         path = Path(path)
-        super().__init__(path, [path, path.with_suffix(".sample")])
+        super().__init__(path, [path, path.with_suffix(".sample"), Path(f"{path}.bgi")])
         with self.convert_errors():
             self._file = self.files[0].path.open("wb")
             name_bytes = b"".join(_with_length(name) for name in self._samples)
             samples_block = struct.pack("<II", 8 + len(name_bytes), len(self._samples)) + name_bytes
             flags = _ZLIB | _LAYOUT_2 | _HAS_SAMPLES
             header = struct.pack("<III4sI", 20, 0, len(self._samples), b"bgen", flags)
-            self._file.write(struct.pack("<I", len(header) + len(samples_block)) + header + samples_block)
+            start = struct.pack("<I", len(header) + len(samples_block)) + header + samples_block
+            self._file.write(start)
+            self._position = len(start)  # bytes written so far
+            self._index = BgenIndex(self.files[2].path)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
         """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
         self._ploidy = np.asarray(ploidy).astype(np.uint8)
-        self._last_column_n = np.cumsum(self._ploidy) - 1  # column of each sample's last haplotype
         self._haploid = self._ploidy == 1
+        n_samples, extremes = len(self._ploidy), (int(self._ploidy.min()), int(self._ploidy.max()))
+        self._block_start = np.frombuffer(_BLOCK_START.pack(n_samples, 2, *extremes), np.uint8)
+        self._block_bytes = (
+            len(self._block_start) + n_samples + 2 + self._n_bytes * int(self._ploidy.sum(dtype=np.int64))
+        )
 
     def write_block(
         self,
@@ -84,58 +152,81 @@ class BgenWriter(OutputGroup):
         """
         if is_x(chrom) and self._haploid.any():
             self._sexes.update(zip(self._samples, self._haploid.tolist(), strict=True))
-        p = self._codes.units(np.asarray(hap_dosage, np.float32)) / np.float64(self._codes.one)
-        if self._calls_only:
-            p = np.where(np.isnan(p), p, p >= 0.5) if haplotypes is None else haplotypes.astype(float)
-            p[p < 0] = np.nan
-        first, last = p[:, self._last_column_n - (self._ploidy - 1)], p[:, self._last_column_n]
-        with self.convert_errors():
-            assert self._file is not None
-            for row in range(len(sites)):
-                name = _with_length(sites.id[row] or ".")
-                site = name + name + _with_length(chrom) + struct.pack("<IH", int(sites.position[row]), 2)
-                alleles = b"".join(
-                    struct.pack("<I", len(allele)) + allele.encode()
-                    for allele in (sites.ref[row], sites.alt[row])
-                )
-                block = self._probabilities(first[row], last[row])
-                zipped = zlib.compress(block)
-                self._file.write(site + alleles + struct.pack("<II", len(zipped) + 4, len(block)) + zipped)
+        step = max(1, _BATCH_BYTES // self._block_bytes)
+        for start in range(0, len(sites), step):
+            rows = slice(start, start + step)
+            calls = None if haplotypes is None else haplotypes[rows]
+            blocks = self._compressed_blocks(np.asarray(hap_dosage[rows], np.float32), calls)
+            self._append(chrom, sites.take(rows), blocks)
         self._n_records += len(sites)
 
-    def _probabilities(self, first: np.ndarray, last: np.ndarray) -> bytes:
-        """Return a record's raw block from P(ALT) of each sample's first and last haplotype, (n,)."""
-        missing = np.isnan(first + last)
-        first, last = np.where(missing, 1, first), np.where(missing, 1, last)
-        if self._phased:
-            values = np.rint(np.stack([1 - first, 1 - last], axis=1) * _MAX_STORED)
-        else:
-            # Cumulative probabilities are rounded, so that their differences are never negative.
-            p_none = np.where(self._haploid, 1 - first, (1 - first) * (1 - last))
-            p_below_two = np.rint((1 - first * last) * _MAX_STORED)
-            p_none = np.rint(p_none * _MAX_STORED)
-            values = np.stack([p_none, p_below_two - p_none], axis=1)
-        values[missing] = 0
-        stored = values.ravel()[np.stack([np.ones_like(self._haploid), ~self._haploid], axis=1).ravel()]
-        block_start = struct.pack("<IHBB", len(missing), 2, int(self._ploidy.min()), int(self._ploidy.max()))
-        ploidy = self._ploidy | np.where(missing, np.uint8(_MISSING_FLAG), np.uint8(0))
-        return block_start + ploidy.tobytes() + bytes([self._phased, BITS]) + stored.astype("<u2").tobytes()
+    def _compressed_blocks(self, hap_dosage: np.ndarray, haplotypes: np.ndarray | None) -> list[bytes]:
+        """Return the compressed probability block of each record."""
+        p_RQ = self._codes.units(hap_dosage) / np.float64(self._codes.one)
+        if self._calls_only:
+            if haplotypes is None:
+                haplotypes = np.where(np.isnan(p_RQ), -1, p_RQ >= 0.5)
+            p_RQ = np.where(haplotypes < 0, np.nan, haplotypes)
+        block_RB = np.empty((len(p_RQ), self._block_bytes), np.uint8)
+        _fill_blocks(p_RQ, self._ploidy, self._phased, self._n_bytes, self._block_start, block_RB)
+        if self._pool is None:
+            return _compress(block_RB)
+        parts = np.array_split(block_RB, self._threads)
+        return [block for part in self._pool.map(_compress, parts) for block in part]
+
+    def _append(self, chrom: str, sites: Sites, blocks: list[bytes]) -> None:
+        """Append records with these compressed blocks to the file and to the index."""
+        encoded_chrom = _with_length(chrom)
+        n_raw = struct.pack("<I", self._block_bytes)
+        records: list[bytes] = []
+        index_rows: list[IndexRow] = []
+        rows = zip(sites.id, sites.position.tolist(), sites.ref, sites.alt, blocks, strict=True)
+        for name, position, ref, alt, block in rows:
+            encoded_name = _with_length(name or ".")
+            record = b"".join(
+                (
+                    encoded_name, encoded_name, encoded_chrom, struct.pack("<IH", position, 2),
+                    struct.pack("<I", len(ref)), ref.encode(), struct.pack("<I", len(alt)), alt.encode(),
+                    struct.pack("<I", len(block) + len(n_raw)), n_raw, block,
+                )
+            )  # fmt: skip
+            records.append(record)
+            index_rows.append((chrom, position, name or ".", ref, alt, self._position, len(record)))
+            self._position += len(record)
+        with self.convert_errors():
+            assert self._file is not None
+            assert self._index is not None
+            self._file.write(b"".join(records))
+            self._index.append(index_rows)
 
     def write_trailers(self) -> None:
-        """Write the number of records into the .bgen, and write the .sample."""
+        """Write the number of records into the .bgen, and write the .sample and the end of the index."""
         assert self._file is not None
+        assert self._index is not None
         self._file.seek(_N_RECORDS_OFFSET)
         self._file.write(struct.pack("<I", self._n_records))
         self._file.close()
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._index.finish(self.files[0].path, self.path.name)
         rows = [f"0 {name} 0 {_SEX[self._sexes.get(name)]}" for name in self._samples]
         text = "\n".join(["ID_1 ID_2 missing sex", "0 0 0 D", *rows]) + "\n"
         self.files[1].path.write_text(text, encoding="utf-8", newline="\n")
 
     def drop(self) -> None:
-        """Close the .bgen."""
-        with suppress(OSError):
-            if self._file is not None:
-                self._file.close()
+        """Close the .bgen and its index, and stop the threads."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+        for file in (self._file, self._index):
+            with suppress(OSError):
+                if file is not None:
+                    file.close()
+
+
+def _compress(block_RB: np.ndarray) -> list[bytes]:
+    """Compress each row of an array of bytes."""
+    compress = zlib.compress if block_RB.shape[1] < _SMALL_BLOCK else zlib_compress
+    return [bytes(compress(memoryview(block_B), COMPRESSION_LEVEL)) for block_B in block_RB]
 
 
 def _with_length(text: str) -> bytes:

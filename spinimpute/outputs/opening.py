@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from spinimpute.outputs.bgen_writer import BgenWriter
+from spinimpute.outputs.bgen_writer import DEFAULT_BITS, BgenWriter
 from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.outputs.selection import NO_FILTER, RecordFilter, SelectingWriter
 from spinimpute.runtime.errors import InputError
@@ -49,21 +49,23 @@ def open_writer(
     threads: int,
     sexes: Mapping[str, bool] | None = None,
     *,
+    bgen_bits: int = DEFAULT_BITS,
     record_filter: RecordFilter = NO_FILTER,
     site_table: Path | None = None,
 ) -> AbstractContextManager[RecordWriter]:
     """Return the writer for a format of `choose_format`. All writers have the same methods.
 
     `n_records` is the number of records before `record_filter`; only PLINK needs it. `sexes` says which
-    samples are male, for PLINK and BGEN. `site_table` is the path of a table of all sites, see
-    `SelectingWriter`. See the writers for the other parameters and the errors.
+    samples are male, for PLINK and BGEN. `bgen_bits` is the parameter `bits` of `BgenWriter`. `site_table` is
+    the path of a table of all sites, see `SelectingWriter`. See the writers for the other parameters and the
+    errors.
     """
     layout = layout._replace(header_lines=[*layout.header_lines, *record_filter.header_lines])
     writer: GenotypeWriter | PlinkWriter | BgenWriter
     if output_format == PGEN:
         writer = PlinkWriter(path, layout, n_records, sexes, may_be_fewer=bool(record_filter))
     elif output_format == BGEN:
-        writer = BgenWriter(path, layout, sexes)
+        writer = BgenWriter(path, layout, sexes, bits=bgen_bits, threads=threads)
     else:
         writer = GenotypeWriter(path, layout, output_format, threads)
     if site_table is None and not record_filter:

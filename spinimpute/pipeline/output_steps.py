@@ -216,6 +216,7 @@ class Step:
             n_sites,
             files.threads,
             files.sexes,
+            bgen_bits=output.bgen_bits,
             record_filter=output.record_filter,
             site_table=files.site_tables.get(self.path),
         )

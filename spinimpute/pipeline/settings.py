@@ -9,6 +9,7 @@ from typing import Any
 
 from spinimpute.genotypes.regions import parse_regions
 from spinimpute.genotypes.sites import Region
+from spinimpute.outputs.bgen_writer import DEFAULT_BITS
 from spinimpute.outputs.selection import RecordFilter
 from spinimpute.predictors.interface import Predictor
 from spinimpute.reports.report_files import ReportFiles
@@ -145,6 +146,8 @@ class OutputSettings(FileSettings):
     sites : str, Path or None
         Table of all sites, also of those that the filters leave out (`.tsv.gz`). It may have the same
         "{chrom}" in its name as the output. Default: a `.bgen` output has `PREFIX.sites.tsv.gz`.
+    bgen_bits : int
+        Bits of each probability in a `.bgen` output, 8 or 16.
     """
 
     formats: Sequence[str] = DEFAULT_FORMATS
@@ -158,6 +161,7 @@ class OutputSettings(FileSettings):
     min_r2: float = 0.0
     min_maf: float = 0.0
     sites: str | Path | None = None
+    bgen_bits: int = DEFAULT_BITS
 
     @property
     def record_filter(self) -> RecordFilter:

@@ -28,7 +28,7 @@ MAX_HOST_NAME = 64  # characters of the host name in the names of temporary fold
 _WRITE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)  # errors that only writing causes
 # suffixes of further files that belong to an input or output with this suffix
 _INPUT_COMPANIONS = {".bed": (".bim", ".fam"), ".pgen": (".pvar", ".pvar.zst", ".psam", ".bim", ".fam")}
-_WRITTEN_INDEXES = (".tbi", ".csi")
+_WRITTEN_INDEXES = (".tbi", ".csi", ".bgi")
 _READ_INDEXES = (*_WRITTEN_INDEXES, ".bai", ".crai", ".fai")
 _OUTPUT_COMPANIONS = {".pgen": (".pvar", ".psam"), ".bgen": (".sample",)}
 _IN_BRACES = re.compile(r"\{[^{}]*\}")

@@ -166,7 +166,7 @@ def test_chromosome_x(tmp_path: Path, part: str) -> None:
 
 @pytest.mark.parametrize("there", ["o.pgen", "o.pvar", "o.psam", "o.sample"])
 def test_existing_files(example: Path, example_panel: spinimpute.Panel, tmp_path: Path, there: str) -> None:
-    written = ["o.bgen", "o.sample"] if there == "o.sample" else ["o.pgen", "o.psam", "o.pvar"]
+    written = ["o.bgen", "o.bgen.bgi", "o.sample"] if there == "o.sample" else ["o.pgen", "o.psam", "o.pvar"]
     (tmp_path / there).write_text("mine")
     target, out = example / "target.vcf.gz", tmp_path / written[0]
     with pytest.raises(InputError, match=rf"{there} already exists; use force=True"):
