@@ -19,13 +19,15 @@ from tests.downloads.conftest import (
     MAP,
     VCF,
     Client,
+    Fault,
     Files,
+    Handler,
     Server,
     map_text,
     phased_vcf,
     write_archive,
 )
-from tests.downloads.faults import truncated
+from tests.downloads.faults import truncated, unavailable
 
 
 @pytest.mark.parametrize(
@@ -211,4 +213,29 @@ def test_a_proxy_is_used(client: Client, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.delenv("NO_PROXY", raising=False)
     mirror = "http://panels.invalid/a"
     client.get("--base-url", mirror, "--map-url", mirror).ok()
+    client.check()
+
+
+def drip(handler: Handler, content: bytes) -> None:
+    """Send one byte after the other, until the client closes the connection."""
+    handler.send_file(content, sent=10)
+    for byte in content[10:]:
+        handler.wfile.write(bytes([byte]))
+        handler.wfile.flush()
+        handler.server.ended.wait(0.05)
+
+
+@pytest.mark.parametrize("fault", [drip, unavailable])
+def test_an_error_stops_the_next_download(
+    server: Server, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    monkeypatch.setattr(transfer, "FIRST_WAIT", 60.0)
+    maps = {f"plink.chr{chrom}.GRCh37.map": map_text(chrom) for chrom in ("19", "20")}
+    server.files[ARCHIVE] = write_archive(tmp_path / "all.zip", maps).read_bytes()
+    server.files["chr19.vcf.gz"] = b"no VCF"
+    server.faults[VCF] = [fault]
+    with pytest.raises(InputError, match=r"chr19\.vcf\.gz"):
+        spinimpute.get_panel("tiny", client.out, "19,20")
+    assert not [name for name in client.left() if "19" in name]
+    client.get().ok()
     client.check()

@@ -97,6 +97,10 @@ def test_a_simulated_genome(run, server, panels, tmp_path, monkeypatch) -> None:
     run.impute(target, "1000g-30x", tmp_path / "imputed.vcf").ok()
     imputed = [line.split("\t")[0] for line in records(tmp_path / "imputed.vcf")]
     assert imputed == [f"chr{chrom}" for chrom in BUILDS for _ in range(150)]
+    assert "chrX" in run("check", "--vcf", target, "--panel", "1000g-30x").ok().out
+    for command in (run.phase, run.convert):
+        command(target, "1000g-30x", tmp_path / "typed.vcf", "--force").ok()
+        assert len(records(tmp_path / "typed.vcf")) == 50 * len(BUILDS)
 
 
 def test_ctrl_c_leaves_what_can_be_resumed(start, run, server, phase3, tmp_path) -> None:  # noqa: F811
