@@ -26,6 +26,8 @@ SPANNING_DELETION = "ALT * (spanning deletion)"
 SYMBOLIC = "symbolic ALT"
 AT_POSITION_0 = "at position 0, the telomere"
 BEYOND_LAST = "at a position beyond 2,147,483,647"
+NO_REF = "REF is not a sequence of bases"
+REF_IS_ALT = "ALT equals REF"
 
 # Other names of human chromosomes, used in PLINK and array files. The pseudo-autosomal regions are read as X,
 # as their positions distinguish them from the rest of X. In other species 23 to 26 may be autosomes. A number
@@ -81,6 +83,13 @@ def is_position(text: str | bytes) -> bool:
 def unusable_alt(alt: str) -> str:
     """Return the reason to skip an ALT that is not a sequence of bases; "" if it is one."""
     return "" if alt.isalpha() else {"*": SPANNING_DELETION, ".": NO_ALT}.get(alt, SYMBOLIC)
+
+
+def unusable_ref(ref: str, alt: str) -> str:
+    """Return the reason to skip a panel's site because of its REF; "" if there is none."""
+    if not ref.isalpha():
+        return NO_REF
+    return REF_IS_ALT if ref.upper() == alt.upper() else ""
 
 
 class NoRecord(InputError):

@@ -21,17 +21,16 @@ from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.genetic_map import DEFAULT_RATE, GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, same_chromosome
 from spinimpute.panels.file_kind import is_chromosome, is_line
+from spinimpute.panels.formats.detection import AnyBatchReader, open_batch_reader
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.site_table import SiteTable, encode_raw_table
 from spinimpute.panels.trust.rare_phase import find_moves
 from spinimpute.panels.trust.site_trust import SiteDoubts
-from spinimpute.panels.vcf_reading import BatchReader, ParallelBatchReader
 from spinimpute.panels.writer import PanelWriter, package_version, rewrite_panel
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import atomic_write, check_output
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.vcf.header import is_contig_line
-from spinimpute.vcf.index_reader import split_by_size
 
 MAP_ESTIMATED = "map estimated"  # key of the provenance
 # shares of the panel's sites within the genetic map, below which a warning or an error is given
@@ -68,11 +67,7 @@ class BuildJob:
 def compile_panel(job: BuildJob) -> Panel:
     """Build a panel file and open it. Raises InputError like `build_panel`."""
     out = check_output(job.out, job.force, [job.vcf, job.genetic_map])
-    single_reader = BatchReader(job.vcf, job.region, job.samples)
-    reader: BatchReader | ParallelBatchReader = single_reader
-    if job.threads > 1 and (regions := split_by_size(Path(job.vcf), single_reader.contigs, job.region)):
-        single_reader.close()
-        reader = ParallelBatchReader(job.vcf, job.region, job.samples, regions, job.threads)
+    reader = open_batch_reader(job.vcf, job.region, job.samples, job.threads)
     with atomic_write(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
         with partial.open("wb") as file:
             _write_panel(file, reader, job)
@@ -105,7 +100,7 @@ def _refine_panel(built: Path, folder: Path, job: BuildJob) -> None:
         rewrite_panel(panel, built, changes, refined.cM, moves, refined.doubts)
 
 
-def _write_panel(file: BinaryIO, reader: BatchReader | ParallelBatchReader, job: BuildJob) -> None:
+def _write_panel(file: BinaryIO, reader: AnyBatchReader, job: BuildJob) -> None:
     writer: PanelWriter | None = None
     chosen_map: GeneticMap | None = None
     blocks: list[Sites] = []

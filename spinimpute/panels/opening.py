@@ -14,6 +14,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord
 from spinimpute.panels.build import BuildJob, PanelRefiner
 from spinimpute.panels.file_kind import has_magic
+from spinimpute.panels.formats.detection import has_source_format
 from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.merging.merge import check_mergeable, merge_panels, merged_name
@@ -23,7 +24,6 @@ from spinimpute.panels.spin_files import compile_panel_file, open_spin_file
 from spinimpute.runtime.errors import InputError, argument, call, refuse_pipe
 from spinimpute.runtime.memory import TooLittleMemory
 from spinimpute.runtime.output_files import temporary_folder
-from spinimpute.vcf.variant_file import starts_as_variant_file
 
 VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")
 PANEL_FILES = (".spin", ".spip")
@@ -95,11 +95,10 @@ def open_reference(
             f"give it to {call('build_panel')}",
         )
     # for a missing or damaged file, the name decides which message the user gets
-    is_vcf = not is_built and (
-        path.name.endswith(VARIANT_FILES)
-        or (not path.name.endswith(PANEL_FILES) and path.is_file() and starts_as_variant_file(path))
+    is_source = not is_built and (
+        path.name.endswith(VARIANT_FILES) or (not path.name.endswith(PANEL_FILES) and has_source_format(path))
     )
-    if not is_vcf:
+    if not is_source:
         with open_panel_file(path) as panels:
             yield panels
         return

@@ -17,12 +17,12 @@ from spinimpute.genotypes.builds import NON_PAR, XRegion, infer_build, is_x, x_r
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.panels.build import BuildJob, choose_map, compile_panel
 from spinimpute.panels.container import join_files, read_joined_ranges
+from spinimpute.panels.formats.detection import read_x_contigs
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, refuse_pipe
 from spinimpute.runtime.output_files import CannotWrite, atomic_write, check_output
 from spinimpute.runtime.partial_files import temporary_folder_in
-from spinimpute.vcf.variant_file import VariantFile
 
 
 @contextmanager
@@ -169,15 +169,12 @@ def compile_panel_file(job: BuildJob) -> None:
 
 def _parts_in(vcf: str | Path, region: Region | None) -> list[XRegion]:
     """Return the parts of X, cut to `region`. Empty for other chromosomes and unknown genome builds."""
-    with VariantFile(vcf, "panel") as file:
-        try:
-            chrom = region.chrom if region else next(file.records()).CHROM
-        except (InputError, StopIteration):  # `BatchReader` will raise an error with a better message
-            return []
-        if not is_x(chrom):
-            return []
-        chrom = next((name for name in file.contigs if is_x(name)), chrom)
-        build = infer_build(file.contig_line(chrom), chrom)
+    first_chrom, x_lines = read_x_contigs(vcf)
+    chrom = region.chrom if region else first_chrom
+    if not is_x(chrom):
+        return []
+    chrom = next(iter(x_lines), chrom)
+    build = infer_build(x_lines.get(chrom, ""), chrom)
     if not build:
         return []
     wanted = region or Region(chrom)

@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
@@ -20,12 +20,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region, Sites
+from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region, Sites, unusable_ref
 from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.open_files import closed, opened
 from spinimpute.vcf.index_reader import index_mismatch
 from spinimpute.vcf.reader import HaplotypeBlock, HaplotypeReader
+from spinimpute.vcf.variant_file import Record
 
 DUPLICATE_RECORD = "duplicate of an earlier record"
 CONTRADICTORY_RECORD = "contradicts another record of the same site"
@@ -60,43 +61,63 @@ class BatchReader(HaplotypeReader):
 
     def batches(self) -> Iterator[SiteBatch]:
         """Yield all batches. This works only once."""
-        for sites, alleles, multiallelic in self._without_duplicates():
-            # `alleles` may be in Fortran order
-            packed = np.ascontiguousarray(np.packbits(alleles.view(np.uint8), axis=1))
-            yield SiteBatch(sites, allele_counts(packed), multiallelic, store_rows(packed, alleles.shape[1]))
+        return encode_batches(self, self.skipped)
 
-    def _without_duplicates(self) -> Iterator[HaplotypeBlock]:
-        """Yield blocks sorted by position and alleles, without duplicates and contradictory records."""
-        for block in self._whole_positions():
-            keys = block.sites.keys()
-            kept = []
-            for _, same in groupby(sorted(range(len(keys)), key=keys.__getitem__), keys.__getitem__):
-                first, *others = same
-                if others and (block.alleles[others] != block.alleles[first]).any():
-                    reason, n_skipped = CONTRADICTORY_RECORD, 1 + len(others)
-                else:
-                    reason, n_skipped = DUPLICATE_RECORD, len(others)
-                    kept.append(first)
-                if n_skipped:
-                    self.skipped[reason] = self.skipped.get(reason, 0) + n_skipped
-            yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
+    def _usable_alts(self, record: Record, ref: str, alts: list[str]) -> list[tuple[int, str]]:
+        usable = super()._usable_alts(record, ref, alts)
+        reasons = [unusable_ref(ref, alt) for _, alt in usable]
+        if not any(reasons):
+            return usable
+        self.skipped.update(filter(None, reasons))
+        return [pair for pair, reason in zip(usable, reasons, strict=True) if not reason]
 
-    def _whole_positions(self) -> Iterator[HaplotypeBlock]:
-        """Yield the file in blocks that are cut between positions, never within one."""
-        pending: HaplotypeBlock | None = None
-        for block in self:
-            if pending is not None:
-                block = HaplotypeBlock(
-                    Sites.concatenate([pending.sites, block.sites]),
-                    np.concatenate([pending.alleles, block.alleles]),
-                    np.concatenate([pending.multiallelic, block.multiallelic]),
-                )
-            first = int(np.searchsorted(block.sites.position, block.sites.position[-1]))
-            pending = _take(block, slice(first, None))
-            if first:
-                yield _take(block, slice(first))
+
+def encode_batches(blocks: Iterable[HaplotypeBlock], skipped: dict[str, int]) -> Iterator[SiteBatch]:
+    """Sort the records of each position, drop duplicates, and encode the blocks of a panel.
+
+    `skipped` maps reasons to the number of dropped records. It is updated in place.
+    """
+    for sites, alleles, multiallelic in _without_duplicates(blocks, skipped):
+        # `alleles` may be in Fortran order
+        packed = np.ascontiguousarray(np.packbits(alleles.view(np.uint8), axis=1))
+        yield SiteBatch(sites, allele_counts(packed), multiallelic, store_rows(packed, alleles.shape[1]))
+
+
+def _without_duplicates(
+    blocks: Iterable[HaplotypeBlock], skipped: dict[str, int]
+) -> Iterator[HaplotypeBlock]:
+    """Yield blocks sorted by position and alleles, without duplicates and contradictory records."""
+    for block in _whole_positions(blocks):
+        keys = block.sites.keys()
+        kept = []
+        for _, same in groupby(sorted(range(len(keys)), key=keys.__getitem__), keys.__getitem__):
+            first, *others = same
+            if others and (block.alleles[others] != block.alleles[first]).any():
+                reason, n_skipped = CONTRADICTORY_RECORD, 1 + len(others)
+            else:
+                reason, n_skipped = DUPLICATE_RECORD, len(others)
+                kept.append(first)
+            if n_skipped:
+                skipped[reason] = skipped.get(reason, 0) + n_skipped
+        yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
+
+
+def _whole_positions(blocks: Iterable[HaplotypeBlock]) -> Iterator[HaplotypeBlock]:
+    """Yield blocks that are cut between positions, never within one."""
+    pending: HaplotypeBlock | None = None
+    for block in blocks:
         if pending is not None:
-            yield pending
+            block = HaplotypeBlock(
+                Sites.concatenate([pending.sites, block.sites]),
+                np.concatenate([pending.alleles, block.alleles]),
+                np.concatenate([pending.multiallelic, block.multiallelic]),
+            )
+        first = int(np.searchsorted(block.sites.position, block.sites.position[-1]))
+        pending = _take(block, slice(first, None))
+        if first:
+            yield _take(block, slice(first))
+    if pending is not None:
+        yield pending
 
 
 def _take(block: HaplotypeBlock, rows: np.ndarray | slice) -> HaplotypeBlock:

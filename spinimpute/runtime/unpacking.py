@@ -10,7 +10,7 @@ import gzip
 import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, TextIO
+from typing import IO, BinaryIO, TextIO
 
 GZIP_MAGIC = b"\x1f\x8b"  # first bytes of every gzip file, including BGZF (block gzip)
 ENCODING = "utf-8-sig"  # UTF-8, with or without a byte-order mark
@@ -47,13 +47,19 @@ def gunzip(content: bytes, times: int = _MAX_RATIO, always_allowed: int | None =
     return bytes(unpacked)
 
 
-def open_text(path: Path, errors: str = "strict", newline: str | None = None) -> TextIO:
-    """Open a UTF-8 text file, plain or gzip. The first bytes decide which it is."""
+def open_decompressed(path: Path) -> BinaryIO | gzip.GzipFile:
+    """Open a file, plain or gzip, to read its decompressed bytes, without a limit on their number."""
     with path.open("rb") as file:
         is_gzip = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    if not is_gzip:
-        return path.open(encoding=ENCODING, errors=errors, newline=newline)
-    return decompressed_text(gzip.GzipFile(path), path.stat().st_size, errors, newline)
+    return gzip.GzipFile(path) if is_gzip else path.open("rb")
+
+
+def open_text(path: Path, errors: str = "strict", newline: str | None = None) -> TextIO:
+    """Open a UTF-8 text file, plain or gzip. The first bytes decide which it is."""
+    stream = open_decompressed(path)
+    if isinstance(stream, gzip.GzipFile):
+        return decompressed_text(stream, path.stat().st_size, errors, newline)
+    return io.TextIOWrapper(stream, ENCODING, errors, newline)
 
 
 def decompressed_text(

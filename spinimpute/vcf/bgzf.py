@@ -41,6 +41,11 @@ _BLOCKS_PER_TASK = 16  # blocks that a thread compresses or decompresses in one 
 _TASKS_IN_FLIGHT_PER_THREAD = 2  # tasks that are running or whose result waits in memory
 
 
+def starts_as_bgzf(head: bytes) -> bool:
+    """Return whether the first 14 bytes of a file are those of BGZF. Plain gzip lacks the "BC" field."""
+    return head.startswith(EOF_BLOCK[:4]) and head[12:14] == EOF_BLOCK[12:14]
+
+
 def compress_block(data: bytes | memoryview) -> bytes:
     """Compress at most BLOCK_SIZE bytes into one BGZF block."""
     deflated = deflate_compress(data, COMPRESSION_LEVEL)

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, select_haplotypes, to_haplotypes
 from spinimpute.genotypes.sites import NO_ALT, NoRecord, Region, Sites, same_chromosome, unusable_alt
-from spinimpute.runtime.errors import InputError, argument, call, repeated
+from spinimpute.runtime.errors import Code, InputError, argument, call, repeated
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import NO_SAMPLES, Record, VariantFile
 
@@ -311,7 +311,16 @@ class HaplotypeReader:
         self._missing_one |= ((first == -1) & (second == -2)).any(axis=0)
 
 
-def check_samples(file: VariantFile, samples: Sequence[str]) -> None:
+class SampleFile(Protocol):
+    """A file with named samples, such as a `VariantFile`."""
+
+    samples: list[str]
+
+    def error(self, what: str, code: Code = "content") -> InputError:
+        """Return the error for a defect of the file."""
+
+
+def check_samples(file: SampleFile, samples: Sequence[str]) -> None:
     """Raise InputError if a list of samples is empty, repeats a name, or names a sample not in the file."""
     if isinstance(samples, str):
         raise InputError("argument", f"samples must be a list of names, got the text {samples!r}")

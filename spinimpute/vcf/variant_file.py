@@ -17,16 +17,16 @@ from contextlib import suppress
 from functools import lru_cache
 from itertools import dropwhile, islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import cyvcf2
 import numpy as np
 
 from spinimpute.runtime.errors import Code, InputError, repeated
 from spinimpute.runtime.open_files import closed, opened
-from spinimpute.runtime.unpacking import GZIP_MAGIC, MAX_RECORD
+from spinimpute.runtime.unpacking import GZIP_MAGIC, MAX_RECORD, open_decompressed
 from spinimpute.vcf.bcf_format import BCF_MAGIC, FLOAT_END, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
-from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile
+from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile, starts_as_bgzf
 from spinimpute.vcf.header import FileStart, read_start
 from spinimpute.vcf.index_reader import check_index
 
@@ -314,7 +314,7 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
             f"this is {kind}: it starts with {content[:16]!r}, but a VCF starts with '##fileformat=VCF'",
         )
     start = None
-    with suppress(DamagedFile, *_UNREADABLE), _open_decompressed(path) as stream:  # cyvcf2 reports it
+    with suppress(DamagedFile, *_UNREADABLE), open_decompressed(path) as stream:  # cyvcf2 reports it
         start = read_start(stream)
     start = start or FileStart(content.startswith(BCF_MAGIC), b"", 0, b"")
     for number in map(bytes.decode, _IDX.findall(start.header)):
@@ -328,8 +328,7 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
             "the file is truncated: its last line has no newline. Get the file again; if it is complete, add "
             "a newline",
         )
-    # plain gzip has no "BC" field in its header
-    is_bgzf = head.startswith(EOF_BLOCK[:4]) and head[12:14] == EOF_BLOCK[12:14]
+    is_bgzf = starts_as_bgzf(head)
     if is_bgzf and tail != EOF_BLOCK:
         raise error(
             "damaged",
@@ -351,15 +350,9 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
 
 def starts_as_variant_file(path: Path) -> bool:
     """Return whether a file, plain or gzip, starts like a VCF or BCF. False if it cannot be read."""
-    with suppress(*_UNREADABLE), _open_decompressed(path) as file:
+    with suppress(*_UNREADABLE), open_decompressed(path) as file:
         return file.read(len(_VCF_MAGIC)).startswith((_VCF_MAGIC, BCF_MAGIC))
     return False
-
-
-def _open_decompressed(path: Path) -> BinaryIO | gzip.GzipFile:
-    with path.open("rb") as file:
-        is_gzip = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    return gzip.open(path) if is_gzip else path.open("rb")
 
 
 def _header_problem(header: bytes) -> str:
@@ -395,7 +388,7 @@ def _extra_columns(start: FileStart) -> str:
 
 def _line_of_record(path: Path, record: int) -> str:
     """Return the line number and the start of a record (counted from 1), for a message; "" if not found."""
-    with suppress(*_UNREADABLE), _open_decompressed(path) as file:
+    with suppress(*_UNREADABLE), open_decompressed(path) as file:
         lines = dropwhile(lambda numbered: not numbered[1].startswith(b"#CHROM"), enumerate(file, start=1))
         for number, line in islice(lines, record, record + 1):
             return f" (line {number}: {line[:60].decode(errors='replace')!r})"

@@ -1,0 +1,1 @@
+"""Read panels in other formats than VCF: M3VCF, and the haplotypes of IMPUTE with their legend."""
