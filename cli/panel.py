@@ -30,6 +30,7 @@ from .options import (
 if TYPE_CHECKING:
     from spinimpute.downloads.catalogue import PublishedPanel
     from spinimpute.genotypes.sites import Region
+    from spinimpute.panels.formats.detection import PanelSource
     from spinimpute.panels.panel import Panel
     from spinimpute.panels.reference import ReferencePanel
 
@@ -50,11 +51,19 @@ def panel() -> None:
 @panel.command(cls=Command)
 @option(
     "--vcf",
-    required=True,
     metavar="FILE",
-    help="Phased VCF or BCF without missing calls; with --inducing also a panel file (.spin).",
+    help="Phased VCF, BCF or M3VCF without missing calls; with --inducing also a panel file (.spin).",
     group="Input",
 )
+@option(
+    "--hap",
+    metavar="FILE",
+    help="Haplotypes of IMPUTE or SHAPEIT (.hap) in place of --vcf, with the next three options.",
+    group="Input",
+)
+@option("--legend", metavar="FILE", help="Sites of --hap: ID, position and two alleles.", group="Input")
+@option("--sample", metavar="FILE", help="Samples of --hap.", group="Input")
+@option("--chromosome", metavar="CHR", help="Chromosome of --hap.", group="Input")
 @map_option
 @option(
     "--region",
@@ -106,7 +115,11 @@ def panel() -> None:
 @click.pass_context
 def build(
     ctx: click.Context,
-    vcf: str,
+    vcf: str | None,
+    hap: str | None,
+    legend: str | None,
+    sample: str | None,
+    chromosome: str | None,
     genetic_map: str | None,
     region: str | None,
     samples_file: str | None,
@@ -121,7 +134,7 @@ def build(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Compile a phased VCF or BCF of one chromosome into a panel file.
+    """Compile phased haplotypes of one chromosome into a panel file.
 
     Chromosome X is split at the pseudo-autosomal boundaries; one file has all parts. The genome build is
     inferred from the contig length in the header.
@@ -138,25 +151,27 @@ def build(
     from spinimpute.pipeline.maps.build import build_panels
 
     _check_inducing(inducing_points, array, model, out)
+    source = _panel_source(vcf, hap, legend, sample, chromosome)
     samples = None if samples_file is None else read_list(samples_file, "samples file", "name")
     parsed = None if region is None else Region.parse(region)
     command = command_text(ctx, NOT_RECORDED)
     readers = _count_readers(threads)
     if inducing_points is None:
         build_panels(
-            vcf, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map=keep_map
+            source, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map=keep_map
         )
         _describe_file(out, quiet, changes=True)
         return
+    from spinimpute.panels.formats.detection import source_files
     from spinimpute.panels.opening import is_panel_file
     from spinimpute.predictors.spin.build import build_inducing_panel
     from spinimpute.runtime.output_files import check_output, temporary_folder
 
-    check_output(out, force, [vcf, genetic_map, array, model, samples_file])
+    check_output(out, force, [*source_files(source), genetic_map, array, model, samples_file])
     with (
         temporary_folder() as folder,
-        _source(
-            vcf, folder / "panel.spin", genetic_map, parsed, samples, readers, keep_phase, keep_map
+        _open_or_build(
+            source, folder / "panel.spin", genetic_map, parsed, samples, readers, keep_phase, keep_map
         ) as panel,
         progress_bar("making inducing points", quiet) as progress,
         build_inducing_panel(
@@ -174,7 +189,7 @@ def build(
     ):
         if not quiet:
             _describe(out, made)
-            if not is_panel_file(vcf):
+            if not is_panel_file(source_files(source)[0]):
                 _describe_changes(panel)
             share = made.mass_below["2"]
             say(f"  {share:.1%} of the inducing points stand for fewer than 2 haplotypes of the panel")
@@ -346,8 +361,27 @@ def _check_inducing(inducing_points: int | None, array: str | None, model: str |
         )
 
 
-def _source(
-    vcf: str,
+def _panel_source(
+    vcf: str | None, hap: str | None, legend: str | None, sample: str | None, chromosome: str | None
+) -> PanelSource:
+    """Return --vcf, or the files of --hap. Raises InputError unless one of the two is given completely."""
+    given = {"--hap": hap, "--legend": legend, "--sample": sample, "--chromosome": chromosome}
+    missing = [flag for flag, value in given.items() if value is None]
+    if vcf is not None:
+        if len(missing) < len(given):
+            raise InputError("arguments", "--vcf and --hap exclude each other. Give one of them")
+        return vcf
+    if hap is None or legend is None or sample is None or chromosome is None:
+        if len(missing) == len(given):
+            raise InputError("arguments", "there is no panel: give --vcf FILE, or --hap FILE")
+        raise InputError("arguments", f"--hap needs all of {', '.join(given)}. Add {' and '.join(missing)}")
+    from spinimpute.panels.formats.hap_legend import HapLegend
+
+    return HapLegend(hap, legend, sample, chromosome)
+
+
+def _open_or_build(
+    source: PanelSource,
     out: Path,
     genetic_map: str | None,
     region: Region | None,
@@ -356,25 +390,34 @@ def _source(
     keep_phase: bool,
     keep_map: bool,
 ) -> Panel:
-    """Open a panel file, or build the panel file `out` from a VCF or BCF and open it.
+    """Open a panel file, or build the panel file `out` from other files and open it.
 
-    Raises InputError if options that apply only to a VCF or BCF are given with a panel file.
+    Raises InputError if options that apply only to other files are given with a panel file.
     """
+    from spinimpute.panels.formats.detection import source_files
     from spinimpute.panels.opening import is_panel_file
     from spinimpute.panels.panel import Panel
     from spinimpute.pipeline.maps.build import build_panel
 
-    if not is_panel_file(vcf):
+    path = source_files(source)[0]
+    if not is_panel_file(path):
         return build_panel(
-            vcf, out, genetic_map, region, samples, threads=readers, keep_phase=keep_phase, keep_map=keep_map
+            source,
+            out,
+            genetic_map,
+            region,
+            samples,
+            threads=readers,
+            keep_phase=keep_phase,
+            keep_map=keep_map,
         )
     if genetic_map or region or samples or keep_phase or keep_map:
         raise InputError(
             "arguments",
-            f"{vcf} is a panel file: its map, region, samples and phase were chosen when it was built. Give "
+            f"{path} is a panel file: its map, region, samples and phase were chosen when it was built. Give "
             "--map, --region, --samples-file, --keep-phase and --keep-map with a VCF or BCF",
         )
-    return Panel.open(vcf)
+    return Panel.open(path)
 
 
 def _describe_file(out: str, quiet: bool, changes: bool = False) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from spinimpute.downloads.get_panel import get_panel
     from spinimpute.evaluation.evaluate import evaluate
     from spinimpute.genotypes.ploidy import read_sexes
+    from spinimpute.panels.formats.hap_legend import HapLegend
     from spinimpute.panels.inducing_panel import InducingPanel
     from spinimpute.panels.merging.merge import merge_panels
     from spinimpute.panels.panel import Panel
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "CheckReport": "pipeline.check",
     "FileSettings": "pipeline.settings",
+    "HapLegend": "panels.formats.hap_legend",
     "ImputedSamples": "pipeline.arrays",
     "InducingPanel": "panels.inducing_panel",
     "InputError": "runtime.errors",
@@ -86,6 +88,7 @@ _MODULES = {
 __all__ = [
     "CheckReport",
     "FileSettings",
+    "HapLegend",
     "ImputedSamples",
     "InducingPanel",
     "InputError",

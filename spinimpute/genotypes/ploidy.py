@@ -110,6 +110,12 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
     return sexes
 
 
+def is_male(sex: str) -> bool | None:
+    """Return whether a word for a sex is that of a male; None if the sex is unknown, or the word is."""
+    word = sex.lower()
+    return word in _MALE if word in _MALE | _FEMALE else None
+
+
 def expected_heterozygosity(sites: Sites, panel: Sites, panel_frequency: np.ndarray) -> np.ndarray:
     """Return the probability that a diploid sample is heterozygous at each site, 2 p (1 - p), float64 (S,).
 

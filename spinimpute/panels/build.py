@@ -21,7 +21,7 @@ from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.genetic_map import DEFAULT_RATE, GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, same_chromosome
 from spinimpute.panels.file_kind import is_chromosome, is_line
-from spinimpute.panels.formats.detection import AnyBatchReader, open_batch_reader
+from spinimpute.panels.formats.detection import AnyBatchReader, PanelSource, open_batch_reader, source_files
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.site_table import SiteTable, encode_raw_table
 from spinimpute.panels.trust.rare_phase import find_moves
@@ -52,7 +52,7 @@ PanelRefiner = Callable[[Panel, Path], Refinement]  # called with an open panel 
 class BuildJob:
     """The arguments of `build_panel`, and a function that refines the panel."""
 
-    vcf: str | Path
+    vcf: PanelSource
     out: str | Path
     genetic_map: str | Path | GeneticMap | None = None
     region: Region | None = None
@@ -66,7 +66,7 @@ class BuildJob:
 
 def compile_panel(job: BuildJob) -> Panel:
     """Build a panel file and open it. Raises InputError like `build_panel`."""
-    out = check_output(job.out, job.force, [job.vcf, job.genetic_map])
+    out = check_output(job.out, job.force, [*source_files(job.vcf), job.genetic_map])
     reader = open_batch_reader(job.vcf, job.region, job.samples, job.threads)
     with atomic_write(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
         with partial.open("wb") as file:
@@ -101,6 +101,7 @@ def _refine_panel(built: Path, folder: Path, job: BuildJob) -> None:
 
 
 def _write_panel(file: BinaryIO, reader: AnyBatchReader, job: BuildJob) -> None:
+    haplotypes = source_files(job.vcf)[0]
     writer: PanelWriter | None = None
     chosen_map: GeneticMap | None = None
     blocks: list[Sites] = []
@@ -111,7 +112,7 @@ def _write_panel(file: BinaryIO, reader: AnyBatchReader, job: BuildJob) -> None:
             chrom = batch.sites.chrom
             if not is_chromosome(chrom):
                 what = "has a space" if is_line(chrom) else "is not a line of text"
-                raise InputError("content", f"panel {job.vcf}: chromosome {chrom!r} {what}; rename it")
+                raise InputError("content", f"panel {haplotypes}: chromosome {chrom!r} {what}; rename it")
             chosen_map = choose_map(job.genetic_map, chrom)
             writer = PanelWriter(file, int(reader.ploidy.sum()))
         blocks.append(batch.sites)
@@ -123,17 +124,16 @@ def _write_panel(file: BinaryIO, reader: AnyBatchReader, job: BuildJob) -> None:
     sites = Sites.concatenate(blocks)
     _check_coverage(chosen_map, sites)
     table = SiteTable(sites, chosen_map.cM(sites.position), np.concatenate(counts))
-    vcf = Path(job.vcf)
     header = {
         "chrom": sites.chrom,
-        "contig_line": _contig_line(vcf, sites.chrom, reader.contig_line),
+        "contig_line": _contig_line(haplotypes, sites.chrom, reader.contig_line),
         "samples": reader.samples,
         "ploidy": "".join(map(str, reader.ploidy.tolist())),
         "n_sites": len(sites),
         "provenance": {
             "spinimpute": package_version(),
-            "source": vcf.name,
-            "source_bytes": vcf.stat().st_size,
+            "source": haplotypes.name,
+            "source_bytes": haplotypes.stat().st_size,
             "map": chosen_map.description,
             "command": job.command,
             "skipped": reader.skipped,

@@ -17,7 +17,7 @@ from spinimpute.genotypes.builds import NON_PAR, XRegion, infer_build, is_x, x_r
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.panels.build import BuildJob, choose_map, compile_panel
 from spinimpute.panels.container import join_files, read_joined_ranges
-from spinimpute.panels.formats.detection import read_x_contigs
+from spinimpute.panels.formats.detection import PanelSource, read_x_contigs, source_files
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, refuse_pipe
@@ -137,8 +137,9 @@ def compile_panel_file(job: BuildJob) -> None:
 
     Raises InputError like `compile_panel`.
     """
-    out = check_output(job.out, job.force, [job.vcf, job.genetic_map])
-    refuse_pipe(Path(job.vcf), "panel")
+    out = check_output(job.out, job.force, [*source_files(job.vcf), job.genetic_map])
+    for path in source_files(job.vcf):
+        refuse_pipe(path, "panel")
     parts = _parts_in(job.vcf, job.region)
     if len(parts) < 2:
         compile_panel(replace(job, region=parts[0].region if parts else job.region)).close()
@@ -159,7 +160,7 @@ def compile_panel_file(job: BuildJob) -> None:
             part_paths.append(path)
         if not part_paths:
             where = job.region or parts[0].region.chrom
-            raise NoRecord("content", f"panel {job.vcf}: no usable record in {where}")
+            raise NoRecord("content", f"panel {source_files(job.vcf)[0]}: no usable record in {where}")
         joined = part_paths[0]
         if len(part_paths) > 1:
             joined = folder / "parts"
@@ -167,9 +168,9 @@ def compile_panel_file(job: BuildJob) -> None:
         os.replace(joined, partial)
 
 
-def _parts_in(vcf: str | Path, region: Region | None) -> list[XRegion]:
+def _parts_in(source: PanelSource, region: Region | None) -> list[XRegion]:
     """Return the parts of X, cut to `region`. Empty for other chromosomes and unknown genome builds."""
-    first_chrom, x_lines = read_x_contigs(vcf)
+    first_chrom, x_lines = read_x_contigs(source)
     chrom = region.chrom if region else first_chrom
     if not is_x(chrom):
         return []

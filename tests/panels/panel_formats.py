@@ -10,6 +10,8 @@ import numpy as np
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.panels.build import BuildJob, compile_panel
+from spinimpute.panels.formats.detection import PanelSource, source_files
+from spinimpute.panels.formats.hap_legend import HapLegend
 
 MAP = GeneticMap.constant(1.3)
 
@@ -43,6 +45,16 @@ class SourcePanel(NamedTuple):
     samples: list[str]
     contig_lines: list[str]
     records: list[VcfRecord]
+
+
+def source_panel(*records: tuple[int, str, str, list[str]], chrom: str = "20") -> SourcePanel:
+    """Return a panel of the samples s0, s1 ... A record has position, REF, ALT and calls."""
+    samples = [f"s{i}" for i in range(len(records[0][3]))]
+    return SourcePanel(
+        samples,
+        [f"##contig=<ID={chrom}>"],
+        [VcfRecord(chrom, position, ".", ref, alt, calls) for position, ref, alt, calls in records],
+    )
 
 
 def read_vcf(path: Path) -> SourcePanel:
@@ -117,11 +129,12 @@ def write_m3vcf(
     return write_text(path, header + "".join(f"{line}\n" for line in lines))
 
 
-def assert_equal(found: Path, expected: Path, **selection: Any) -> dict[str, Any]:
+def assert_equal(found: PanelSource, expected: Path, **selection: Any) -> dict[str, Any]:
     """Assert that two files give equal panels; `selection` is a region or samples. Return the provenance."""
     panels = []
     for source in (found, expected):
-        out = source.with_name(f"{source.name}.spin")
+        file = source_files(source)[0]
+        out = file.with_name(f"{file.name}.spin")
         panels.append(compile_panel(BuildJob(source, out, MAP, force=True, **selection)))
     with panels[0] as one, panels[1] as other:
         assert one.samples == other.samples
@@ -130,6 +143,26 @@ def assert_equal(found: Path, expected: Path, **selection: Any) -> dict[str, Any
         np.testing.assert_array_equal(one.alleles(0, one.n_sites), other.alleles(0, one.n_sites))
         assert one.checksum == other.checksum
         return one.provenance
+
+
+def write_hap_legend(folder: Path, panel: SourcePanel, end: str = "") -> HapLegend:
+    """Write the files of IMPUTE. Haploid samples are male, and have "-" in their second column."""
+    records = panel.records
+    alleles = [
+        " ".join(call.replace("|", " ") if "|" in call else f"{call} -" for call in r.calls) for r in records
+    ]
+    legend = ["id position a0 a1", *(f"{r.name} {r.position} {r.ref} {r.alt}" for r in records)]
+    sexes = [1 if len(call) == 1 else 2 for call in records[0].calls]
+    rows = [f"{s} {s} {s} {sex}" for s, sex in zip(panel.samples, sexes, strict=True)]
+    paths = [
+        write_text(folder / f"p.{name}{end}", "".join(f"{line}\n" for line in lines))
+        for name, lines in (
+            ("hap", alleles),
+            ("legend", legend),
+            ("sample", ["sample population group sex", *rows]),
+        )
+    ]
+    return HapLegend(paths[0], paths[1], paths[2], records[0].chrom)
 
 
 def _block_lines(

@@ -16,11 +16,10 @@ from spinimpute.panels.spin_files import compile_panel_file, open_spin_file
 from spinimpute.runtime.errors import InputError
 from tests.panels.panel_formats import (
     MAP,
-    SourcePanel,
-    VcfRecord,
     assert_equal,
     first_sites,
     read_vcf,
+    source_panel,
     write_m3vcf,
     write_text,
     write_vcf_text,
@@ -30,16 +29,6 @@ from tests.panels.panel_formats import (
 VERSIONS = [(1, True, False), (2, True, False), (2, True, True), (3, False, False), (3, True, False)]
 GRCH38 = "##contig=<ID=X,length=156040895>"
 needs_minimac4 = pytest.mark.skipif(shutil.which("minimac4") is None, reason="minimac4 is not installed")
-
-
-def source_panel(*records: tuple[int, str, str, list[str]], chrom: str = "20") -> SourcePanel:
-    """A panel of the samples s0, s1 ..."""
-    samples = [f"s{i}" for i in range(len(records[0][3]))]
-    return SourcePanel(
-        samples,
-        [f"##contig=<ID={chrom}>"],
-        [VcfRecord(chrom, position, ".", ref, alt, calls) for position, ref, alt, calls in records],
-    )
 
 
 SMALL = source_panel(

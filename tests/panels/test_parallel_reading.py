@@ -130,7 +130,7 @@ def test_regions_without_records(
     index(vcf)
     ends = [500, 1_000, 9_999, 10_000, 20_000, 2_000_000, LAST_POSITION]
     cut = [Region("20", start + 1, end) for start, end in pairwise([0, *ends])]
-    monkeypatch.setattr("spinimpute.panels.build.split_by_size", lambda *_: cut)
+    monkeypatch.setattr("spinimpute.panels.formats.detection.split_by_size", lambda *_: cut)
     for threads in (1, 2):
         compile_panel(BuildJob(vcf, tmp_path / f"{threads}.spin", MAP, threads=threads)).close()
     assert (tmp_path / "1.spin").read_bytes() == (tmp_path / "2.spin").read_bytes()

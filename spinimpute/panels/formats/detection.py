@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.sites import Region
+from spinimpute.panels.formats.hap_legend import HapLegend, HapLegendReader
 from spinimpute.panels.formats.m3vcf import M3vcfReader, m3vcf_version
 from spinimpute.panels.formats.text_panel import TextPanelReader
 from spinimpute.panels.vcf_reading import BatchReader, ParallelBatchReader
@@ -17,8 +18,20 @@ from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 AnyBatchReader = BatchReader | ParallelBatchReader | TextPanelReader
 
 
-def is_m3vcf(path: str | Path) -> bool:
+PanelSource = str | Path | HapLegend
+
+
+def source_files(source: PanelSource) -> list[Path]:
+    """Return the files of a source of a panel. The first has the haplotypes."""
+    if isinstance(source, HapLegend):
+        return [Path(source.hap), Path(source.legend), Path(source.sample)]
+    return [Path(source)]
+
+
+def is_m3vcf(path: PanelSource) -> bool:
     """Return whether a file, plain or gzip, starts like M3VCF; False if it cannot be read."""
+    if isinstance(path, HapLegend):
+        return False
     path = Path(path)
     try:
         return path.is_file() and m3vcf_version(path) is not None
@@ -31,11 +44,13 @@ def has_source_format(path: Path) -> bool:
     return path.is_file() and (starts_as_variant_file(path) or is_m3vcf(path))
 
 
-def read_x_contigs(source: str | Path) -> tuple[str, dict[str, str]]:
+def read_x_contigs(source: PanelSource) -> tuple[str, dict[str, str]]:
     """Return the chromosome of the first record, and the "##contig" lines of X by its name in the file.
 
     The chromosome is "" if there is no record. Raises InputError if the file or its header cannot be read.
     """
+    if isinstance(source, HapLegend):
+        return source.chrom, {}
     if is_m3vcf(source):
         reader = M3vcfReader(Path(source), None, None)
         reader.close()
@@ -49,13 +64,15 @@ def read_x_contigs(source: str | Path) -> tuple[str, dict[str, str]]:
 
 
 def open_batch_reader(
-    source: str | Path, region: Region | None, samples: Sequence[str] | None, threads: int = 1
+    source: PanelSource, region: Region | None, samples: Sequence[str] | None, threads: int = 1
 ) -> AnyBatchReader:
     """Open the haplotypes from which a panel is built.
 
     `region` and `samples` are those to read. A large indexed VCF or BCF is read by `threads` processes.
     Raises InputError if the file cannot be read or has another format.
     """
+    if isinstance(source, HapLegend):
+        return HapLegendReader(source, region, samples)
     if is_m3vcf(source):
         return M3vcfReader(Path(source), region, samples)
     reader = BatchReader(source, region, samples)

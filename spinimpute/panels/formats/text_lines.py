@@ -36,9 +36,10 @@ class TextLines:
                 io.BufferedReader(stream, _BUFFER_BYTES) if isinstance(stream, gzip.GzipFile) else stream
             )
 
-    def error(self, what: str, code: Code = "content") -> InputError:
-        """Return the error for a defect of the file, at the last line that was read."""
-        where = f", line {self.number}" if self.number else ""
+    def error(self, what: str, code: Code = "content", line: int | None = None) -> InputError:
+        """Return the error for a defect of a line, by default the last line that was read."""
+        line = self.number if line is None else line
+        where = f", line {line}" if line else ""
         return InputError(code, f"panel {self.path}{where}: {what}")
 
     def read_line(self) -> bytes:

@@ -10,6 +10,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.hmm.maps.estimated import estimated_map
 from spinimpute.panels import build, spin_files
+from spinimpute.panels.formats.detection import PanelSource
 from spinimpute.panels.panel import Panel
 from spinimpute.pipeline.trust.doubts import find_doubts
 from spinimpute.runtime.devices import choose_threads
@@ -43,7 +44,7 @@ def estimate_map_only(panel: Panel, folder: Path) -> build.Refinement:
 
 
 def build_panel(
-    vcf: str | Path,
+    vcf: PanelSource,
     out: str | Path,
     genetic_map: str | Path | GeneticMap | None = None,
     region: Region | None = None,
@@ -55,16 +56,16 @@ def build_panel(
     *,
     keep_map: bool = False,
 ) -> Panel:
-    """Build a panel file from a phased VCF, VCF.gz or BCF of one chromosome and open it.
+    """Build a panel file from the phased haplotypes of one chromosome and open it.
 
-    The content depends only on the VCF and the arguments, but not on `threads`. The file is written under a
-    temporary name and renamed when complete. Records with the same position and alleles are merged if their
-    genotypes are equal, otherwise dropped. provenance["skipped"] counts dropped records by reason.
+    The content depends only on the haplotypes and the arguments, but not on `threads`. The file is written
+    under a temporary name and renamed when complete. Records with the same position and alleles are merged if
+    their genotypes are equal, otherwise dropped. provenance["skipped"] counts dropped records by reason.
 
     Parameters
     ----------
-    vcf : str or Path
-        VCF, VCF.gz or BCF.
+    vcf : str, Path or HapLegend
+        VCF, VCF.gz, BCF or M3VCF, or the haplotypes of IMPUTE.
     out : str or Path
         Panel file (`.spin`).
     genetic_map : str, Path or GeneticMap, optional
@@ -105,7 +106,7 @@ def build_panel(
 
 
 def build_panels(
-    vcf: str | Path,
+    vcf: PanelSource,
     out: str | Path,
     genetic_map: str | Path | GeneticMap | None = None,
     region: Region | None = None,
