@@ -162,12 +162,13 @@ def build(
         )
         _describe_file(out, quiet, changes=True)
         return
+    from spinimpute.panels.file_kind import SPIP, check_panel_output
     from spinimpute.panels.formats.detection import source_files
     from spinimpute.panels.opening import is_panel_file
     from spinimpute.predictors.spin.build import build_inducing_panel
-    from spinimpute.runtime.output_files import check_output, temporary_folder
+    from spinimpute.runtime.output_files import temporary_folder
 
-    check_output(out, force, [*source_files(source), genetic_map, array, model, samples_file])
+    check_panel_output(out, force, [*source_files(source), genetic_map, array, model, samples_file], SPIP)
     with (
         temporary_folder() as folder,
         _open_or_build(

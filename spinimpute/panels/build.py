@@ -20,7 +20,7 @@ import numpy as np
 from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.genetic_map import DEFAULT_RATE, GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, same_chromosome
-from spinimpute.panels.file_kind import is_chromosome, is_line
+from spinimpute.panels.file_kind import check_panel_output, is_chromosome, is_line
 from spinimpute.panels.formats.detection import AnyBatchReader, PanelSource, open_batch_reader, source_files
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.site_table import SiteTable, encode_raw_table
@@ -28,7 +28,7 @@ from spinimpute.panels.trust.rare_phase import find_moves
 from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.writer import PanelWriter, package_version, rewrite_panel
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import atomic_write, check_output
+from spinimpute.runtime.output_files import atomic_write
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.vcf.header import is_contig_line
 
@@ -66,7 +66,7 @@ class BuildJob:
 
 def compile_panel(job: BuildJob) -> Panel:
     """Build a panel file and open it. Raises InputError like `build_panel`."""
-    out = check_output(job.out, job.force, [*source_files(job.vcf), job.genetic_map])
+    out = check_panel_output(job.out, job.force, [*source_files(job.vcf), job.genetic_map])
     reader = open_batch_reader(job.vcf, job.region, job.samples, job.threads)
     with atomic_write(out) as partial, temporary_folder_in(out.parent, f".{out.name}.") as folder:
         with partial.open("wb") as file:

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from spinimpute.runtime.errors import InputError, printable
+from spinimpute.runtime.output_files import check_output
 
 CRC = struct.Struct("<I")
 PANEL_MAGIC = b"\x89SPINPANEL\r\n\x1a\n"  # like the magic of PNG: a transfer in text mode changes it
 JOINED_MAGIC = b"\x89SPINPARTS\r\n\x1a\n"
 INDUCING_MAGIC = b"\x89SPININDUCE\r\n\x1a\n\0"
 CONTIG_LINE_MISMATCH = "the header's entry 'contig_line' is not that of its chromosome"
+SPIN, SPIP = ".spin", ".spip"  # suffixes of panels of haplotypes, and of inducing panels
+# suffixes of other formats: a panel of such a name would be mistaken for one of them
+_OTHER_SUFFIXES = (
+    ".vcf", ".vcf.gz", ".vcf.bgz", ".bcf", ".pgen", ".bgen", ".m3vcf", ".m3vcf.gz", ".msav", ".bref3",
+    ".imp5", ".hap", ".hap.gz",
+)  # fmt: skip
 HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # values of `ReferencePanel.holds`
 
 
@@ -70,6 +77,21 @@ class FileKind:
         return InputError(
             "damaged", f"{self.name} {path}: {what}: {size} bytes, expected {expected}. Copy it again"
         )
+
+
+def check_panel_output(path: str | Path, force: bool, inputs: Iterable[object], suffix: str = SPIN) -> Path:
+    """Check that a panel file may be written, and return its path.
+
+    `suffix` is the suffix of such files. Raises InputError like `check_output`, and if the name has the
+    suffix of another format. Names without such a suffix are allowed.
+    """
+    path = check_output(path, force, inputs)
+    if path.name.lower().endswith((*_OTHER_SUFFIXES, SPIP if suffix == SPIN else SPIN)):
+        what = "a panel of haplotypes" if suffix == SPIN else "an inducing panel"
+        raise InputError(
+            "write", f"cannot write {path}: the name is that of another format. Name {what} {suffix}"
+        )
+    return path
 
 
 def has_magic(path: str | Path, kind: FileKind) -> bool:

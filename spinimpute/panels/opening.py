@@ -13,8 +13,9 @@ from pathlib import Path
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoRecord
 from spinimpute.panels.build import BuildJob, PanelRefiner
-from spinimpute.panels.file_kind import has_magic
+from spinimpute.panels.file_kind import SPIN, SPIP, has_magic
 from spinimpute.panels.formats.detection import has_source_format
+from spinimpute.panels.formats.foreign import refuse_foreign_panel
 from spinimpute.panels.inducing_panel import KIND as INDUCING_PANEL
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.merging.merge import check_mergeable, merge_panels, merged_name
@@ -26,7 +27,7 @@ from spinimpute.runtime.memory import TooLittleMemory
 from spinimpute.runtime.output_files import temporary_folder
 
 VARIANT_FILES = (".vcf", ".vcf.gz", ".vcf.bgz", ".bcf")
-PANEL_FILES = (".spin", ".spip")
+PANEL_FILES = (SPIN, SPIP)
 PanelArgument = ReferencePanel | str | Path | Sequence[ReferencePanel | str | Path]
 
 
@@ -60,8 +61,8 @@ def open_reference(
 ) -> Iterator[Sequence[ReferencePanel]]:
     """Open the panels of a chromosome for a `with` block: one panel, or one for each part of X.
 
-    From a VCF or BCF, a temporary panel file is built with `genetic_map` and `refine`. Several panel files of
-    one chromosome are merged into a temporary file, with `threads` (default: all processors). Raises
+    From a VCF, BCF or M3VCF, a temporary panel file is built with `genetic_map` and `refine`. Several panel
+    files of one chromosome are merged into a temporary file, with `threads` (default: all processors). Raises
     InputError like the functions that do this, and if a map is given for a panel that has its own map.
     """
     if isinstance(panel, Sequence) and not isinstance(panel, str):
@@ -99,6 +100,8 @@ def open_reference(
         path.name.endswith(VARIANT_FILES) or (not path.name.endswith(PANEL_FILES) and has_source_format(path))
     )
     if not is_source:
+        if not is_built:
+            refuse_foreign_panel(path)
         with open_panel_file(path) as panels:
             yield panels
         return

@@ -17,11 +17,12 @@ from spinimpute.genotypes.builds import NON_PAR, XRegion, infer_build, is_x, x_r
 from spinimpute.genotypes.sites import NoRecord, Region, Sites, same_chromosome
 from spinimpute.panels.build import BuildJob, choose_map, compile_panel
 from spinimpute.panels.container import join_files, read_joined_ranges
+from spinimpute.panels.file_kind import check_panel_output
 from spinimpute.panels.formats.detection import PanelSource, read_x_contigs, source_files
 from spinimpute.panels.panel import KIND, Panel
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, refuse_pipe
-from spinimpute.runtime.output_files import CannotWrite, atomic_write, check_output
+from spinimpute.runtime.output_files import CannotWrite, atomic_write
 from spinimpute.runtime.partial_files import temporary_folder_in
 
 
@@ -137,7 +138,7 @@ def compile_panel_file(job: BuildJob) -> None:
 
     Raises InputError like `compile_panel`.
     """
-    out = check_output(job.out, job.force, [*source_files(job.vcf), job.genetic_map])
+    out = check_panel_output(job.out, job.force, [*source_files(job.vcf), job.genetic_map])
     for path in source_files(job.vcf):
         refuse_pipe(path, "panel")
     parts = _parts_in(job.vcf, job.region)

@@ -47,7 +47,7 @@ def gunzip(content: bytes, times: int = _MAX_RATIO, always_allowed: int | None =
     return bytes(unpacked)
 
 
-def open_decompressed(path: Path) -> BinaryIO | gzip.GzipFile:
+def open_unpacked(path: Path) -> BinaryIO | gzip.GzipFile:
     """Open a file, plain or gzip, to read its decompressed bytes, without a limit on their number."""
     with path.open("rb") as file:
         is_gzip = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
@@ -56,7 +56,7 @@ def open_decompressed(path: Path) -> BinaryIO | gzip.GzipFile:
 
 def open_text(path: Path, errors: str = "strict", newline: str | None = None) -> TextIO:
     """Open a UTF-8 text file, plain or gzip. The first bytes decide which it is."""
-    stream = open_decompressed(path)
+    stream = open_unpacked(path)
     if isinstance(stream, gzip.GzipFile):
         return decompressed_text(stream, path.stat().st_size, errors, newline)
     return io.TextIOWrapper(stream, ENCODING, errors, newline)

@@ -24,7 +24,7 @@ import numpy as np
 
 from spinimpute.runtime.errors import Code, InputError, repeated
 from spinimpute.runtime.open_files import closed, opened
-from spinimpute.runtime.unpacking import GZIP_MAGIC, MAX_RECORD, open_decompressed
+from spinimpute.runtime.unpacking import GZIP_MAGIC, MAX_RECORD, open_unpacked
 from spinimpute.vcf.bcf_format import BCF_MAGIC, FLOAT_END, RECORD_LENGTHS, START_BYTES, header_length, is_bcf
 from spinimpute.vcf.bgzf import EOF_BLOCK, DamagedFile, starts_as_bgzf
 from spinimpute.vcf.header import FileStart, read_start
@@ -314,7 +314,7 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
             f"this is {kind}: it starts with {content[:16]!r}, but a VCF starts with '##fileformat=VCF'",
         )
     start = None
-    with suppress(DamagedFile, *_UNREADABLE), open_decompressed(path) as stream:  # cyvcf2 reports it
+    with suppress(DamagedFile, *_UNREADABLE), open_unpacked(path) as stream:  # cyvcf2 reports it
         start = read_start(stream)
     start = start or FileStart(content.startswith(BCF_MAGIC), b"", 0, b"")
     for number in map(bytes.decode, _IDX.findall(start.header)):
@@ -350,7 +350,7 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
 
 def starts_as_variant_file(path: Path) -> bool:
     """Return whether a file, plain or gzip, starts like a VCF or BCF. False if it cannot be read."""
-    with suppress(*_UNREADABLE), open_decompressed(path) as file:
+    with suppress(*_UNREADABLE), open_unpacked(path) as file:
         return file.read(len(_VCF_MAGIC)).startswith((_VCF_MAGIC, BCF_MAGIC))
     return False
 
@@ -388,7 +388,7 @@ def _extra_columns(start: FileStart) -> str:
 
 def _line_of_record(path: Path, record: int) -> str:
     """Return the line number and the start of a record (counted from 1), for a message; "" if not found."""
-    with suppress(*_UNREADABLE), open_decompressed(path) as file:
+    with suppress(*_UNREADABLE), open_unpacked(path) as file:
         lines = dropwhile(lambda numbered: not numbered[1].startswith(b"#CHROM"), enumerate(file, start=1))
         for number, line in islice(lines, record, record + 1):
             return f" (line {number}: {line[:60].decode(errors='replace')!r})"

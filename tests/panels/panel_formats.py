@@ -90,7 +90,12 @@ def write_vcf_text(path: Path, panel: SourcePanel) -> Path:
 
 def write_text(path: Path, text: str) -> Path:
     """Write a text, compressed if the name ends in .gz."""
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> Path:
+    """Write bytes, compressed if the name ends in .gz."""
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     return path
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.sites import Region
+from spinimpute.panels.formats.foreign import refuse_foreign_panel
 from spinimpute.panels.formats.hap_legend import HapLegend, HapLegendReader
 from spinimpute.panels.formats.m3vcf import M3vcfReader, m3vcf_version
 from spinimpute.panels.formats.text_panel import TextPanelReader
@@ -55,6 +56,7 @@ def read_x_contigs(source: PanelSource) -> tuple[str, dict[str, str]]:
         reader = M3vcfReader(Path(source), None, None)
         reader.close()
         return reader.first_chrom, {name: line for name, line in reader.contig_lines.items() if is_x(name)}
+    refuse_foreign_panel(source)
     with VariantFile(source, "panel") as file:
         lines = {name: file.contig_line(name) for name in file.contigs if is_x(name)}
         try:
@@ -75,6 +77,7 @@ def open_batch_reader(
         return HapLegendReader(source, region, samples)
     if is_m3vcf(source):
         return M3vcfReader(Path(source), region, samples)
+    refuse_foreign_panel(source)
     reader = BatchReader(source, region, samples)
     if threads > 1 and (regions := split_by_size(Path(source), reader.contigs, region)):
         reader.close()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from spinimpute.runtime.errors import Code, InputError, why_no_file
-from spinimpute.runtime.unpacking import MAX_RECORD, open_decompressed
+from spinimpute.runtime.unpacking import MAX_RECORD, open_unpacked
 from spinimpute.vcf.bgzf import EOF_BLOCK, starts_as_bgzf
 
 _BUFFER_BYTES = 2**18
@@ -30,7 +30,7 @@ class TextLines:
             raise self.error(why_no_file(path), "not-found")
         with self._convert_errors():
             self._check_end()
-            stream = open_decompressed(path)
+            stream = open_unpacked(path)
             # GzipFile reads lines slowly
             self._stream = (
                 io.BufferedReader(stream, _BUFFER_BYTES) if isinstance(stream, gzip.GzipFile) else stream

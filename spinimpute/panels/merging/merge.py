@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from spinimpute.panels.file_kind import check_panel_output
 from spinimpute.panels.merging.filling import Filling
 from spinimpute.panels.merging.shared_samples import SharedSamples, find_shared_samples
 from spinimpute.panels.merging.site_union import (
@@ -39,7 +40,7 @@ from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.panels.writer import PanelWriter, package_version
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import atomic_write, check_output
+from spinimpute.runtime.output_files import atomic_write
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.runtime.progress import Progress, split_progress
 
@@ -91,7 +92,7 @@ def merge_panels(
     """
     if len(panels) < 2:
         raise InputError("content", f"give at least two panels to merge, got {len(panels)}")
-    out = check_output(out, force, panels)
+    out = check_panel_output(out, force, panels)
     threads = choose_threads(threads)
     with ExitStack() as stack:
         opened = [stack.enter_context(open_spin_file(path)) for path in panels]

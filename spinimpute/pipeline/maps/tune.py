@@ -9,12 +9,13 @@ import numpy as np
 
 from spinimpute.hmm.maps.tuning import can_tune, tuned_map
 from spinimpute.hmm.parameters import MIN_HAPLOTYPES, MIN_SITES
+from spinimpute.panels.file_kind import check_panel_output
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.spin_files import join_panels, open_spin_file
 from spinimpute.panels.writer import package_version, rewrite_panel
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import atomic_write, check_output
+from spinimpute.runtime.output_files import atomic_write
 from spinimpute.runtime.partial_files import temporary_folder_in
 from spinimpute.runtime.progress import Progress, split_progress
 from spinimpute.targets.array_sites import NoPanelSite, read_array
@@ -60,7 +61,7 @@ def tune_panel(
         The panel or array cannot be read, the array has too few sites in the panel, the panel has too few
         haplotypes or is already tuned, or `out` exists and `force` is not set.
     """
-    out = check_output(out, force, [path, array])
+    out = check_panel_output(out, force, [path, array])
     threads = choose_threads(threads)
     with atomic_write(out) as temporary, open_spin_file(path) as panels:
         files: list[Path] = []

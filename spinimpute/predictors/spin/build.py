@@ -17,6 +17,7 @@ import numpy as np
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.build import MAP_ESTIMATED
 from spinimpute.panels.container import ContainerWriter, compress
+from spinimpute.panels.file_kind import SPIP, check_panel_output
 from spinimpute.panels.inducing_panel import KIND, InducingPanel
 from spinimpute.panels.opening import require_open_panel
 from spinimpute.panels.panel import MOVED, Panel
@@ -29,7 +30,7 @@ from spinimpute.predictors.spin.engine import BlockEngine
 from spinimpute.predictors.spin.predictor import DEFAULT_INDUCING_POINTS, SPINPredictor
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.output_files import atomic_write, check_output
+from spinimpute.runtime.output_files import atomic_write
 from spinimpute.targets.array_sites import read_array
 
 MASS_LIMITS = (2, 5, 10)  # in haplotypes; the header has the share of points with less mass than each limit
@@ -91,7 +92,7 @@ def build_inducing_panel(
         `array` holds indices that are not increasing or not in the panel, or the panel is closed.
     """
     require_open_panel(panel)
-    out = check_output(out, force, [panel.path, model, array])
+    out = check_panel_output(out, force, [panel.path, model, array], SPIP)
     if model is None and inducing_points is None:
         inducing_points = DEFAULT_INDUCING_POINTS  # this option makes `predictor_for` select SPIN
     predictor, _ = predictor_for(panel, model, options={"inducing_points": inducing_points}, device=device)
