@@ -37,7 +37,7 @@ _MISSING = b".?"
 class HapLegend:
     """The files of a panel in the format of IMPUTE and SHAPEIT, plain or gzip.
 
-    Parameters
+    Attributes
     ----------
     hap : str or Path
         Haplotypes: a line per site, two columns per sample.
