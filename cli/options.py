@@ -17,6 +17,7 @@ from .commands import Count, Decorator, Function, combine_options, option
 from .messages import say, warn
 
 if TYPE_CHECKING:
+    from spinimpute.panels.formats.detection import PanelSource
     from spinimpute.pipeline.ligate import LigationSummary
     from spinimpute.quality.summary import ImputationSummary, SequencedSummary
 
@@ -174,6 +175,44 @@ def sample_names(samples: str | None, samples_file: str | None) -> list[str] | N
             "argument", f"--samples {samples!r}: a name is empty. Separate names with single commas"
         )
     return names
+
+
+def choose_source(
+    vcf: str | None, hap: str | None, legend: str | None, sample: str | None, chromosome: str | None
+) -> PanelSource:
+    """Return --vcf, or the files of --hap. Raises InputError unless one of the two is given completely."""
+    given = {"--hap": hap, "--legend": legend, "--sample": sample, "--chromosome": chromosome}
+    missing = [flag for flag, value in given.items() if value is None]
+    if vcf is not None:
+        if len(missing) < len(given):
+            raise InputError("arguments", "--vcf and --hap exclude each other. Give one of them")
+        return vcf
+    if hap is None or legend is None or sample is None or chromosome is None:
+        if len(missing) == len(given):
+            raise InputError("arguments", "there is no panel: give --vcf FILE, or --hap FILE")
+        raise InputError("arguments", f"--hap needs all of {', '.join(given)}. Add {' and '.join(missing)}")
+    from spinimpute.panels.formats.hap_legend import HapLegend
+
+    return HapLegend(hap, legend, sample, chromosome)
+
+
+def check_inducing(inducing_points: int | None, array: str | None, model: str | None, out: str) -> None:
+    """Raise InputError if --inducing, --array, --model and the suffix of --out do not fit together."""
+    if inducing_points is None and (array or model):
+        raise InputError(
+            "arguments", "--array and --model need --inducing H; a panel file (.spin) serves any array"
+        )
+    if inducing_points is None and out.endswith(".spip"):
+        raise InputError(
+            "arguments", f"{out}: a .spip file needs --inducing H --array FILE. Name a panel file .spin"
+        )
+    if inducing_points is not None and not array:
+        raise InputError(
+            "arguments",
+            "--inducing needs --array FILE: inducing points are made for the sites of one array. Give a VCF "
+            "or BCF of the array, or a list of positions. For targets of several arrays, you can list the "
+            "sites of all of them, but array sites that a target lacks reduce its accuracy",
+        )
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from spinimpute.runtime.errors import InputError, printable
 from .commands import Command, Count, command_text, option
 from .messages import say
 from .options import (
+    check_inducing,
+    choose_source,
     device_option,
     force_option,
     map_option,
@@ -150,8 +152,8 @@ def build(
     from spinimpute.genotypes.sites import Region
     from spinimpute.pipeline.maps.build import build_panels
 
-    _check_inducing(inducing_points, array, model, out)
-    source = _panel_source(vcf, hap, legend, sample, chromosome)
+    check_inducing(inducing_points, array, model, out)
+    source = choose_source(vcf, hap, legend, sample, chromosome)
     samples = None if samples_file is None else read_list(samples_file, "samples file", "name")
     parsed = None if region is None else Region.parse(region)
     command = command_text(ctx, NOT_RECORDED)
@@ -341,44 +343,6 @@ def _count_readers(threads: int | None) -> int:
     from spinimpute.runtime.devices import choose_threads
 
     return min(choose_threads(None), MAX_READERS) if threads is None else threads
-
-
-def _check_inducing(inducing_points: int | None, array: str | None, model: str | None, out: str) -> None:
-    """Raise InputError if --inducing, --array, --model and the suffix of --out do not fit together."""
-    if inducing_points is None and (array or model):
-        raise InputError(
-            "arguments", "--array and --model need --inducing H; a panel file (.spin) serves any array"
-        )
-    if inducing_points is None and out.endswith(".spip"):
-        raise InputError(
-            "arguments", f"{out}: a .spip file needs --inducing H --array FILE. Name a panel file .spin"
-        )
-    if inducing_points is not None and not array:
-        raise InputError(
-            "arguments",
-            "--inducing needs --array FILE: inducing points are made for the sites of one array. Give a VCF "
-            "or BCF of the array, or a list of positions. For targets of several arrays, you can list the "
-            "sites of all of them, but array sites that a target lacks reduce its accuracy",
-        )
-
-
-def _panel_source(
-    vcf: str | None, hap: str | None, legend: str | None, sample: str | None, chromosome: str | None
-) -> PanelSource:
-    """Return --vcf, or the files of --hap. Raises InputError unless one of the two is given completely."""
-    given = {"--hap": hap, "--legend": legend, "--sample": sample, "--chromosome": chromosome}
-    missing = [flag for flag, value in given.items() if value is None]
-    if vcf is not None:
-        if len(missing) < len(given):
-            raise InputError("arguments", "--vcf and --hap exclude each other. Give one of them")
-        return vcf
-    if hap is None or legend is None or sample is None or chromosome is None:
-        if len(missing) == len(given):
-            raise InputError("arguments", "there is no panel: give --vcf FILE, or --hap FILE")
-        raise InputError("arguments", f"--hap needs all of {', '.join(given)}. Add {' and '.join(missing)}")
-    from spinimpute.panels.formats.hap_legend import HapLegend
-
-    return HapLegend(hap, legend, sample, chromosome)
 
 
 def _open_or_build(
