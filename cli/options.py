@@ -219,7 +219,7 @@ def check_inducing(inducing_points: int | None, array: str | None, model: str | 
 def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
     """Yield a function that shows the fraction of the run that is done.
 
-    On a terminal it is a progress bar, otherwise a line every 30 seconds, and with `quiet` nothing.
+    On a terminal it is a progress bar, otherwise a line every 30 seconds or more, and with `quiet` nothing.
     """
     # `rich` is imported only for a terminal, because the import takes longer than imputing a small file
     if quiet or sys.stderr is None:  # None: stderr is closed

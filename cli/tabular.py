@@ -15,7 +15,7 @@ from spinimpute.runtime.errors import InputError, printable
 
 from .commands import Command, Count, Decorator, option
 from .messages import say, warn
-from .options import device_option, force_option, quiet_option
+from .options import device_option, force_option, progress_bar, quiet_option
 from .tabular_columns import (
     TABULAR_MODELS,
     ColumnChoice,
@@ -108,8 +108,11 @@ def fit(
     table = read_labelled_table(choice, quiet)
     with convert_estimator_errors("training failed"):
         estimator = _estimator(kind, table.task, settings, steps)
-        estimator.set_params(device=where, random_state=seed, verbose=verbose and not quiet)
-        estimator.fit(table.features, table.label, table.weight)
+        estimator.set_params(device=where, random_state=seed)
+        with progress_bar("training", quiet or verbose) as progress:
+            estimator.set_params(verbose=True if verbose and not quiet else progress)
+            estimator.fit(table.features, table.label, table.weight)
+        estimator.set_params(verbose=False)  # the model file has the parameters
     n_rows = len(table.label) if table.weight is None else int((table.weight > 0).sum())
     n_columns = table.features.shape[1]
     described = {"target": choice.target, "weights": choice.weights, "rows": n_rows, "seed": seed}

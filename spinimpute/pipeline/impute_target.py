@@ -162,7 +162,7 @@ class TargetImputer:
     ) -> None:
         """Compute windows in order, and write each with its unmatched sites while the next is computed."""
         summary = self.summary
-        n_sites, done, chrom = sum(window.n_sites for window, _ in windows), 0, records.panel.chrom
+        n_sites, done = sum(window.n_sites for window, _ in windows), 0
         begin_stage(progress, "imputing")
         pending: Future[None] | None = None
         results = engine.impute_windows([window for window, _ in windows], records.typed_TQ)
@@ -175,10 +175,7 @@ class TargetImputer:
                     if pending is not None:
                         pending.result()
                 pending = background.submit(records.write, self.writer, window, p_UQ, unmatched_rows)
-                first_typed, end_typed = np.searchsorted(engine.typed_index, window)
-                positions = window.positions(records.panel.position)
-                n_typed = int(end_typed - first_typed)
-                summary.windows.append(WindowCounts(chrom, *positions, window.n_sites, n_typed))
+                summary.windows.append(_count_window(window, engine, records))
                 summary.kept_unmatched += len(unmatched_rows)
                 summary.written_sites += len(unmatched_rows)
                 done += window.n_sites
@@ -188,6 +185,24 @@ class TargetImputer:
                 if pending is not None:
                     pending.result()
         summary.written_sites += n_sites
+
+
+def _count_window(window: Interval, engine: Engine, records: WindowRecords) -> WindowCounts:
+    """Count the panel sites, typed sites and target sites of a window."""
+    first_typed, end_typed = np.searchsorted(engine.typed_index, window).tolist()
+    first_match, end_match = np.searchsorted(records.match.panel_index, window).tolist()
+    start, end = window.positions(records.panel.position)
+    position = records.target.sites.position
+    first, stop = np.searchsorted(position, [start, end + 1]).tolist()
+    return WindowCounts(
+        records.panel.chrom,
+        start,
+        end,
+        window.n_sites,
+        end_typed - first_typed,
+        stop - first,
+        end_match - first_match,
+    )
 
 
 @dataclass(frozen=True)

@@ -100,7 +100,8 @@ class OutputFiles:
         """
         plan, index, any_written = self.plan, 0, False
         all_chromosomes = [one for chromosomes in plan.outputs.values() for one in chromosomes]
-        shares = split_progress(progress, [1.0] * len(all_chromosomes))
+        names = [f"chromosome {one.name}" for one in all_chromosomes]
+        shares = split_progress(progress, [1.0] * len(names), names)
         for path, chromosomes in plan.outputs.items():
             if self.writer is not None:
                 self.writer.close()

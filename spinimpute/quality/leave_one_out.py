@@ -12,7 +12,7 @@ Axes: T typed sites, X samples, Q haplotypes.
 
 import csv
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ from spinimpute.quality.metrics import (
 from spinimpute.runtime.errors import printable
 
 WINDOW_TYPED = 50  # typed sites per window
-# A sample is "low" if its r2 is below the median of all samples by more than LOW_DEVIATIONS robust standard
+# A sample or window is "low" if its r2 is below the median of all by more than LOW_DEVIATIONS robust standard
 # deviations (from the median absolute deviation) and by more than LOW_DIFFERENCE.
 LOW_DEVIATIONS = 6.0
 LOW_DIFFERENCE = 0.05
@@ -103,22 +103,17 @@ class LeaveOneOutQuality:
                     "note": "",
                 }
             )
-        r2 = np.array([row["r2"] for row in rows])
-        if np.isfinite(r2).any():
-            median = float(np.nanmedian(r2))
-            deviation = 1.4826 * float(np.nanmedian(np.abs(r2 - median)))
-            for row in rows:
-                if row["r2"] < median - max(LOW_DEVIATIONS * deviation, LOW_DIFFERENCE):
-                    row["note"] = "low"
+        _mark_low(rows)
         return rows
 
     def by_window(self) -> list[dict[str, Any]]:
-        """Return a row for each window: chrom, start, end, typed, calls, r2 (pooled), minor_concordance.
+        """Return a row for each window.
 
-        A window has WINDOW_TYPED typed sites. The last window of an interval also contains the remaining
-        sites, so it may be almost twice as large.
+        Columns: chrom, start, end, typed, calls, r2 (pooled), minor_concordance, note ("low" or ""). A window
+        has WINDOW_TYPED typed sites. The last window of an interval also contains the remaining sites, so it
+        may be almost twice as large.
         """
-        rows = []
+        rows: list[dict[str, Any]] = []
         for interval in self.intervals:
             n_windows = max(1, len(interval.sites) // WINDOW_TYPED)
             for i in range(n_windows):
@@ -134,8 +129,10 @@ class LeaveOneOutQuality:
                         "calls": int(interval.site_T[rows_of_window]["genotypes"].sum()),
                         "r2": pooled_r2(interval.site_T[rows_of_window]),
                         "minor_concordance": minor_concordance(interval.site_T[rows_of_window]),
+                        "note": "",
                     }
                 )
+        _mark_low(rows)
         return rows
 
     def by_site(self) -> Iterable[dict[str, Any]]:
@@ -162,6 +159,17 @@ class LeaveOneOutQuality:
         """Write one of TABLES to a file, see `write_table`."""
         rows = {"sites": self.by_site, "samples": self.by_sample, "windows": self.by_window}[table]()
         write_table(path, rows)
+
+
+def _mark_low(rows: Sequence[dict[str, Any]]) -> None:
+    """Set the `note` of the rows whose r2 is far below the others."""
+    r2 = np.array([row["r2"] for row in rows])
+    if np.isfinite(r2).any():
+        median = float(np.nanmedian(r2))
+        deviation = 1.4826 * float(np.nanmedian(np.abs(r2 - median)))
+        for row in rows:
+            if row["r2"] < median - max(LOW_DEVIATIONS * deviation, LOW_DIFFERENCE):
+                row["note"] = "low"
 
 
 def _r2_by_row(statistics: np.ndarray) -> np.ndarray:

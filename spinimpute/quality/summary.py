@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
 
 MAX_LISTED_INTERVALS = 10
+# A window is listed if at least so many of the target's sites are not in the panel, and if the share of sites
+# that are is below this part of the whole target's share.
+MIN_UNMATCHED, LOW_MATCHED = 20, 0.5
 RELIABLE_SAMPLES = 50  # with this many samples, the standard error of a correlation of 0.9 is 0.03
 
 
@@ -36,6 +39,12 @@ class WindowCounts(NamedTuple):
     end: int
     sites: int  # number of panel sites
     typed: int  # number of typed sites
+    target_sites: int  # number of sites of the target
+    matched: int  # number of these that are panel sites
+
+
+def _typed_share(window: WindowCounts) -> float:
+    return window.typed / window.sites
 
 
 @dataclass(repr=False)
@@ -172,23 +181,45 @@ class ImputationSummary(RunSummary):
             out.append(f"          {self.missing_calls} missing typed calls were imputed")
         if self.leave_one_out is not None:
             n_low = sum(row["note"] == "low" for row in self.leave_one_out.by_sample())
+            low = [row for row in self.leave_one_out.by_window() if row["note"] == "low"]
             out.append(
                 f"loo:      r2 = {self.leave_one_out.overall_r2():.4f} of typed calls and "
                 f"leave-one-out predictions; {n_low} samples are far below the rest"
             )
+            out += [
+                f"          {row['chrom']}:{row['start']}-{row['end']}: r2 = {row['r2']:.4f}, far below the "
+                "other windows"
+                for row in low[:MAX_LISTED_INTERVALS]
+            ]
+            if len(low) > MAX_LISTED_INTERVALS:
+                out.append(f"          and {len(low) - MAX_LISTED_INTERVALS} more such windows")
         out += [f"untyped:  {interval}" for interval in self.untyped[:MAX_LISTED_INTERVALS]]
         if len(self.untyped) > MAX_LISTED_INTERVALS:
             out.append(f"          and {len(self.untyped) - MAX_LISTED_INTERVALS} smaller intervals")
         out += self.written_lines()
         out += [f"note:     {note}" for note in self.notes]
-        many_chromosomes = len({window.chrom for window in self.windows}) > 1
-        for window in self.windows:
-            chrom = f"{window.chrom}:" if many_chromosomes else ""
-            out.append(
-                f"window:   {chrom}{window.start}-{window.end}: {window.typed} typed of {window.sites} sites "
-                f"({window.typed / window.sites:.2%})"
-            )
-        return out + self.closing_lines()
+        return [*out, *self._window_lines(), *self.closing_lines()]
+
+    def _window_lines(self) -> list[str]:
+        """Return the number of windows, and those in which few of the target's sites are panel sites."""
+        if not self.windows:
+            return []
+        shares = [f"{window.typed / window.sites:.2%}" for window in sorted(self.windows, key=_typed_share)]
+        between = shares[0] if shares[0] == shares[-1] else f"{shares[0]} to {shares[-1]}"
+        low = [window for window in self.windows if self._has_few_matches(window)]
+        out = [f"windows:  {len(self.windows)}, with {between} of their sites typed"]
+        out += [
+            f"          {window.chrom}:{window.start}-{window.end}: only {window.matched} of "
+            f"{window.target_sites} typed sites are panel sites"
+            for window in low[:MAX_LISTED_INTERVALS]
+        ]
+        if len(low) > MAX_LISTED_INTERVALS:
+            out.append(f"          and {len(low) - MAX_LISTED_INTERVALS} more such windows")
+        return out
+
+    def _has_few_matches(self, window: WindowCounts) -> bool:
+        least = LOW_MATCHED * window.target_sites * self.matched_sites / max(self.typed_sites, 1)
+        return window.target_sites - window.matched >= MIN_UNMATCHED and window.matched < least
 
 
 @dataclass(repr=False)

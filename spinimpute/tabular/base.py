@@ -85,8 +85,8 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         Device to compute on; "auto" uses a GPU if one is available.
     random_state : int or numpy.random.RandomState, optional
         Seed of all random choices. On a CPU, equal seeds give equal results.
-    verbose : bool
-        Print progress on standard error.
+    verbose : bool or callable
+        Print progress on standard error, or call a function with the completed fraction of the steps.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
     scaling: str = "standard"
     device: str = "auto"
     random_state: Any = None
-    verbose: bool = False
+    verbose: bool | Callable[[float], None] = False
 
     _context_has_validation_rows: ClassVar[bool] = False  # whether predictions read validation rows, too
 

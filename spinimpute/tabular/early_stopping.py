@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from spinimpute.nn.optimisers import Lookahead
+from spinimpute.runtime.progress import Progress
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 
 MAX_GRADIENT_NORM = 1.0  # larger gradients are scaled down to this norm
@@ -53,9 +54,10 @@ class EarlyStopping(TrainingLoop[nn.Module]):
         self.model.eval()
         return Validation(self._validation_loss())
 
-    def train(self, every: int, verbose: bool) -> None:
-        """Train, and validate after every `every` steps; `verbose` prints progress on standard error.
+    def train(self, every: int, verbose: bool | Progress) -> None:
+        """Train, and validate after every `every` steps.
 
+        `verbose` prints the losses on standard error; a `Progress` receives the fraction of the steps.
         Raises InputError if a training loss or validation loss is not finite.
         """
         best: dict[str, Any] | None = None
@@ -66,12 +68,14 @@ class EarlyStopping(TrainingLoop[nn.Module]):
                 self.validation_losses.append(report.validation.loss)
             if report.improved:
                 best, self.best_step = copy.deepcopy(self.model.state_dict()), report.step
-            if verbose:
+            if callable(verbose):
+                verbose(report.step / self.steps)
+            elif verbose:
                 validation = "" if report.validation is None else f", validation {report.validation.loss:.4f}"
                 _print(f"\rstep {report.step} of {self.steps}: loss {report.loss:.4f}{validation}")
 
         self.take_steps(every, record)
-        if verbose:
+        if verbose is True:
             _print("\n")
         if best is not None:
             self.model.load_state_dict(best)

@@ -9,6 +9,7 @@ from typing import Any
 from unittest import mock
 
 import cyvcf2
+import numpy as np
 import pytest
 
 from spinimpute.pipeline.settings import PredictorSettings, RegionSettings, Resources, TargetSettings
@@ -17,6 +18,30 @@ from spinimpute.quality.summary import ImputationSummary
 Run = Callable[..., Any]
 
 LIBRARY = "spinimpute.pipeline.impute.impute"
+
+
+def test_windows_that_deserve_a_look(run, panel, dense_target, tmp_path):
+    """All windows in one line, and a line for each in which few of the target's sites are panel sites."""
+    lines = dense_target.read_text().splitlines()
+    rows = [i for i, line in enumerate(lines) if line[0] != "#"]
+    done = run.impute(dense_target, panel, tmp_path / "a.vcf", "--window-cm", "0.2").ok()
+    (line,) = [line for line in done.err.splitlines() if line.startswith("windows:")]
+    n_windows = int(re.fullmatch(r"windows:  (\d+), with [\d.]+% to [\d.]+% of their sites typed", line)[1])
+    assert n_windows > 3
+    for i in rows[600:1200]:  # the panel has no site with these alleles
+        fields = lines[i].split("\t")
+        lines[i] = "\t".join([*fields[:3], fields[3] + "TTT", fields[4] + "G", *fields[5:]])
+    changed = tmp_path / "changed.vcf"
+    changed.write_text("\n".join(lines) + "\n")
+    done = run.impute(changed, panel, tmp_path / "b.vcf", "--window-cm", "0.2").ok()
+    first, last = (int(lines[rows[i]].split("\t")[1]) for i in (600, 1199))
+    found = re.findall(r"20:(\d+)-(\d+): only (\d+) of (\d+) typed sites are panel sites", done.err)
+    assert found
+    for start, end, n_matched, n_sites in np.array(found, int):
+        inside = [i for i in rows if start <= int(lines[i].split("\t")[1]) <= end]
+        assert (len(inside), sum(not 600 <= i - rows[0] < 1200 for i in inside)) == (n_sites, n_matched)
+        assert start < last
+        assert end > first
 
 
 class TestArguments:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from spinimpute.cli.options import progress_bar
 
@@ -18,6 +19,7 @@ LINE = re.compile(r"(.+): (\d+\.\d)% of the run done after \d+ min \d+ s")
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.001)
+    monkeypatch.setattr(progress, "GROWTH", 0)
 
 
 @pytest.mark.usefixtures("often")
@@ -42,6 +44,24 @@ def test_stages_of_an_evaluation(run, example, panel):
     assert max(float(share) for stage, share in found if stage == "reading the truth") <= 50
     quiet = run("evaluate", "--truth", truth, "--imputed", truth, "--panel", panel, "--quiet")
     assert (quiet.code, quiet.err) == (0, "")
+
+
+@pytest.mark.usefixtures("often")
+def test_training_on_a_table_and_tuning_a_map(run, example, panel, tmp_path):
+    table, random = tmp_path / "t.csv", np.random.default_rng(1)
+    rows = [f"{x:.3f},{y:.3f}" for x, y in random.normal(size=(200, 2))]
+    table.write_text("\n".join(["x,y", *rows]) + "\n")
+    tiny = [word for one in ("steps=40", "evaluate_every=2", "width=8") for word in ("--set", one)]
+    fit = ("tabular", "fit", "--table", table, "--target", "y", "--model", "mlp", *tiny, "--device", "cpu")
+    tune = ("panel", "tune", "--panel", panel, "--array", example / "target.vcf.gz")
+    for words, out in ((fit, tmp_path / "m"), (tune, tmp_path / "tuned.spin")):
+        done = run(*words, "--out", out).ok()
+        found = [match.groups() for match in map(LINE.fullmatch, done.err.splitlines()) if match]
+        assert len({share for _, share in found}) > 3
+        quiet = run(*words, "--out", out, "--force", "--quiet").ok()
+        assert not any(map(LINE.fullmatch, quiet.err.splitlines()))
+    log = run(*fit, "--out", tmp_path / "m", "--force", "--verbose").ok("step 40 of 40: loss ")
+    assert not any(map(LINE.fullmatch, log.err.splitlines()))
 
 
 @pytest.fixture
@@ -70,14 +90,27 @@ def test_parts_of_a_progress_tell_its_stages():
         def begin_stage(self, stage: str) -> None:
             found.append(stage)
 
-    part = progress.split_progress(progress.split_progress(Shown(), [1, 3])[1], [1, 1])[1]
+    whole = progress.split_progress(Shown(), [1, 3], ["chromosome 1", "chromosome 2"])[1]
+    part = progress.split_progress(whole, [1, 1])[1]
     progress.begin_stage(part, "phasing")
     assert part is not None
     part(0.5)
-    assert found == ["phasing", pytest.approx(13 / 16)]
+    assert found == ["chromosome 2, phasing", pytest.approx(13 / 16)]
     progress.begin_stage(found.append, "nobody asks")  # a plain function gets fractions alone
     progress.begin_stage(None, "nobody is there")
     assert len(found) == 2
+
+
+def test_long_runs_have_fewer_lines(monkeypatch):
+    waits = []
+    clock = iter([0.0, 30.0, 60.0, 400.0, 3600.0])
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    lines: list[str] = []
+    speaker = progress.ProgressLines("imputing", lines.append)
+    monkeypatch.setattr(speaker._ended, "wait", lambda seconds: waits.append(seconds) or len(waits) == 5)
+    speaker._speak()
+    assert waits == [30, 30, 30, 40, 360]
+    assert lines[-1] == "imputing: 0.0% of the run done after 60 min 0 s"
 
 
 @pytest.mark.usefixtures("often")
