@@ -95,6 +95,12 @@ _PANEL_SOURCE = (
     "panel build --vcf {d} -r 20:1010000-1060000 --samples-file {g}/names.txt -t 2 -q -o {o}/o.spin",
     "impute --vcf {g}/target.vcf --panel {d} -t 1 -q -o {o}/o.vcf.gz",
 )
+_HAP_LEGEND = (
+    "panel build --hap {g}/panel.hap --legend {g}/panel.legend --sample {g}/panel.sample --chromosome 20 "
+    "-t 1 -q -o {o}/o.spin",
+    "panel build --hap {g}/panel.hap --legend {g}/panel.legend --sample {g}/panel.sample --chromosome chr20 "
+    "--samples-file {g}/names.txt -r 20:1010000-1060000 --map {g}/plink.map -t 1 -o {o}/o.spin",
+)
 _PANEL_FILE = (
     "impute --vcf {g}/target.vcf --panel {d} -t 1 -q -o {o}/o.vcf.gz",
     "impute --vcf {g}/unphased.vcf --panel {d} -t 1 -o {o}/o.bcf",
@@ -155,6 +161,16 @@ FORMS = {
     ),
     "panel VCF": Form(("panel.vcf", "panel.vcf.gz"), _PANEL_SOURCE),
     "panel BCF": Form(("panel.bcf",), _PANEL_SOURCE),
+    "M3VCF": Form(
+        tuple(f"panel_{version}.m3vcf{end}" for version in (1, 2, 3) for end in ("", ".gz")), _PANEL_SOURCE
+    ),
+    **{
+        f"{end} of IMPUTE": Form(
+            (f"panel.{end}", f"panel.{end}.gz"),
+            tuple(command.replace(f"{{g}}/panel.{end}", "{d}") for command in _HAP_LEGEND),
+        )
+        for end in ("hap", "legend", "sample")
+    },
     ".spin": Form(
         ("panel.spin",),
         (

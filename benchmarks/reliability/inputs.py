@@ -73,6 +73,7 @@ def make_inputs(folder: Path, run: Command) -> None:
     sites = mosaic_sites(draw)
     _write_variants(folder, sites, run)
     _write_texts(folder, sites)
+    _write_other_panels(folder, sites)
     write_other_formats(folder / "unphased.vcf.gz", folder / "forms")
     _write_array_texts(folder)
     _write_made_files(folder, run)
@@ -207,6 +208,47 @@ def _write_texts(folder: Path, sites: list[Site]) -> None:
     (folder / "array.sites.gz").write_bytes(
         gzip.compress("".join(f"20 {s.position}\n" for s in typed).encode(), mtime=0)
     )
+
+
+def _write_other_panels(folder: Path, sites: list[Site]) -> None:
+    """The panel as M3VCF of three versions, and as the haplotypes of IMPUTE."""
+    n = 2 * PEOPLE
+    people = [f"p{number}" for number in range(PEOPLE)]
+    columns = "#CHROM\tPOS\tID\tREF\tALT\tQUAL\tFILTER\tINFO\tFORMAT\t"
+    middle = SITES // 2
+    texts = {
+        1: f"##fileformat=M3VCF\n##n_blocks=2\n{columns}"
+        + "\t".join(f"{name}_HAP_{number}" for name in people for number in (1, 2)),
+        2: f"##fileformat=M3VCFv2.0\n##contig=<ID=20>\n{columns}" + "\t".join(people),
+        3: f"##subfileformat=MVCFv3.0\n##fileformat=VCFv4.2\n{columns}" + "\t".join(people),
+    }
+    for block in (sites[: middle + 1], sites[middle:]):  # all haplotypes count as distinct
+        first, last = block[0], block[-1]
+        counts = f"VARIANTS={len(block)};REPS={n}"
+        pairs = [(str(2 * number), str(2 * number + 1)) for number in range(PEOPLE)]
+        span = f"20\t{first.position}-{last.position}\t<BLOCK>\t.\t.\t.\t.\t{counts}\t."
+        texts[1] += "\n" + "\t".join([span, *map("\t".join, pairs)])
+        texts[2] += "\n" + "\t".join([span, *map("|".join, pairs)])
+        start = f"20\t{first.position}\t.\tA\t<BLOCK>\t.\t.\tEND={last.position};{counts}\tUHM"
+        texts[3] += "\n" + "\t".join([start, *map(",".join, pairs)])
+        for site in block:
+            alleles = list(map(str, site.haplotypes[:n]))
+            carriers = [number for number, allele in enumerate(alleles) if allele == "1"]
+            steps = ",".join(str(b - a) for a, b in zip([0, *carriers], carriers, strict=False))
+            fixed = f"\n20\t{site.position}\trs{site.position}\t{site.ref}\t{site.alt}\t.\t."
+            texts[1] += f"{fixed}\t.\t{''.join(alleles)}"
+            texts[2] += f"{fixed}\t.\t{steps or '-'}"
+            texts[3] += f"{fixed}\tUHA={','.join(alleles)}"
+    found = {f"panel_{version}.m3vcf": f"{text}\n" for version, text in texts.items()}
+    found |= {
+        "panel.hap": "".join(" ".join(map(str, site.haplotypes[:n])) + "\n" for site in sites),
+        "panel.legend": "id position a0 a1\n"
+        + "".join(f"rs{site.position} {site.position} {site.ref} {site.alt}\n" for site in sites),
+        "panel.sample": "sample population group sex\n" + "".join(f"{name} A B 2\n" for name in people),
+    }
+    for name, text in found.items():
+        (folder / name).write_text(text)
+        (folder / f"{name}.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def _write_array_texts(folder: Path) -> None:

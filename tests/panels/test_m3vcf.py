@@ -232,6 +232,8 @@ DEFECTS = [
     (1, "20\t20\t", "20\t5\t", 11, "the positions go backwards, 5 after 10. Sort the panel"),
     (1, "20\t20\t", "21\t20\t", 11, "the chromosome is 21, but 20 before. Choose one with region="),
     (1, "\t0\t2\t", "\t0\t", 9, "expected numbers for 6 columns, got 5"),
+    (1, "\t0\t2\t", "\t0\tx2\t", 9, "expected numbers of distinct haplotypes, got 'x'"),
+    (2, "\t3|1\t", "\t3|-1\t", 4, "expected numbers of distinct haplotypes, got '-'"),
     (1, "\t1\t1\t", "\t1\t", 13, "the columns of the block differ from those of the first block"),
     (1, "\t1\t1\t", "\t1\t\t", 13, "the numbers of the 3 distinct haplotypes"),
     (1, "\t1\t1\t", "\t1\t1111111111\t", 13, "the numbers of the 3 distinct haplotypes"),

@@ -22,6 +22,7 @@ from spinimpute.genotypes.sites import Region, is_position, same_chromosome
 from spinimpute.panels.formats.text_lines import TextLines
 from spinimpute.panels.formats.text_panel import SiteList, TextPanelReader, quote_start
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import MAX_LINE
 from spinimpute.vcf.reader import BLOCK_BYTES, HaplotypeBlock
 
 # first words of the header of a .sample file, in lower case
@@ -64,10 +65,11 @@ class HapLegendReader(TextPanelReader):
             raise InputError(
                 "arguments", f"the region {region} is not on chromosome {files.chrom}. Give one of the two"
             )
-        with closing(TextLines(sample)) as lines:
+        with closing(TextLines(sample, MAX_LINE)) as lines:
             super().__init__(lines, region)
             names, males = self._read_samples()
-        with closing(TextLines(hap)) as lines:
+        most_bytes = MAX_LINE + 64 * len(names)
+        with closing(TextLines(hap, most_bytes)) as lines:
             first = lines.read_line().split()
             self._n_columns = len(first)
             # whether a column has "-" in place of the second allele of a haploid sample
@@ -88,7 +90,7 @@ class HapLegendReader(TextPanelReader):
         self._lines = TextLines(legend)
         with self.closing_on_error():
             self._read_legend_header()
-            self._hap = TextLines(hap)
+            self._hap = TextLines(hap, most_bytes)
 
     def close(self) -> None:
         """Close the files. They close themselves after the last batch and after an error."""

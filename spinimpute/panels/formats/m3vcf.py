@@ -43,7 +43,7 @@ _FIXED_COLUMNS = 9  # CHROM to FORMAT
 _HAPLOTYPE_NAME = re.compile(r"(.+)_HAP_([12])")
 _DIGITS = b"0123456789"
 _MOST_DIGITS = 9  # of a number of a distinct haplotype
-_LIST = re.compile(rb"\d+(?:,\d+)*")
+_LIST = re.compile(rb"\d{1,9}(?:,\d{1,9})*")
 
 
 def m3vcf_version(path: Path) -> int | None:
@@ -137,9 +137,15 @@ class M3vcfReader(TextPanelReader):
 
     def _count_haplotypes(self, columns: list[str]) -> list[int]:
         """Return the number of haplotypes in each column of the first block."""
+        if other := self._between.strip(b"\t" + _SEPARATORS[self._version]):
+            raise self.error(
+                f"expected numbers of distinct haplotypes, got {quote_start(other)}. Get the file again",
+                "damaged",
+            )
+        n_columns = 1 + self._between.count(b"\t")
+        if n_columns != len(columns):
+            raise self.error(f"expected numbers for {len(columns)} columns, got {n_columns}")
         counts = [1 + between.count(_SEPARATORS[self._version]) for between in self._between.split(b"\t")]
-        if len(counts) != len(columns):
-            raise self.error(f"expected numbers for {len(columns)} columns, got {len(counts)}")
         if max(counts) > 2:
             raise self.error(
                 f"sample {columns[int(np.argmax(counts))]} has {max(counts)} haplotypes. Only haploid and "
@@ -230,9 +236,9 @@ class M3vcfReader(TextPanelReader):
                 f"region with one ploidy ({argument('region')}), or get the file again",
                 "damaged",
             )
-        numbers = np.array(text.replace(_SEPARATORS[self._version], b"\t").split(b"\t"))
-        if numbers.dtype.itemsize <= _MOST_DIGITS and (numbers != b"").all():
-            distinct_N = numbers.astype(np.int64)
+        words = text.replace(_SEPARATORS[self._version], b"\t").split(b"\t")
+        if min(map(len, words)) > 0 and max(map(len, words)) <= _MOST_DIGITS:
+            distinct_N = np.array(words).astype(np.int64)
             if distinct_N.max() < n_distinct <= len(distinct_N):
                 return _Block(n_records, n_distinct, distinct_N[self._column_N])
         raise self.error(
@@ -254,7 +260,7 @@ class M3vcfReader(TextPanelReader):
     def _read_record(self) -> list[bytes]:
         """Return the columns of the next record, up to FORMAT."""
         line = self._lines.read_line()
-        fields = line.rstrip(b"\r\n").split(b"\t")
+        fields = line.rstrip(b"\r\n").split(b"\t", _FIXED_COLUMNS)
         least = 8 if self._version == 3 else _FIXED_COLUMNS
         if len(fields) < least or (len(fields) > least and self._version < 3) or fields[4] == b"<BLOCK>":
             what = quote_start(line) if line else "the end of the file"
@@ -299,9 +305,9 @@ class M3vcfReader(TextPanelReader):
             return alleles_R
         if n_alts > 1:
             raise self.error("version 2 of M3VCF cannot show which of several ALT alleles a haplotype has")
-        steps = np.array(text.split(b","))
-        if not _LIST.fullmatch(text) or steps.dtype.itemsize > _MOST_DIGITS:
+        if text.count(b",") >= n_distinct or not _LIST.fullmatch(text):
             raise self._alleles_error(text, n_distinct)
+        steps = np.array(text.split(b","))
         index = np.cumsum(steps.astype(np.int64))
         if index[-1] >= n_distinct or (np.diff(index) <= 0).any():
             raise self._alleles_error(text, n_distinct)
