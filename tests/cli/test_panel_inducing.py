@@ -68,9 +68,10 @@ def test_from_a_panel_file(run, panel, example, tmp_path):
 )
 def test_refusals(given, said, run, arguments, example, tmp_path):
     chosen = [example / "panel.vcf.gz" if word == "PANEL" else word for word in given]
-    run(*arguments, *chosen, "--out", tmp_path / "o" / "p.spin").refused()
+    out = tmp_path / "o" / ("p.spip" if "--inducing" in given and "--array" in given else "p.spin")
+    run(*arguments, *chosen, "--out", out).refused()
     (tmp_path / "o").mkdir()
-    run(*arguments, *chosen, "--out", tmp_path / "o" / "p.spin").refused(said)
+    run(*arguments, *chosen, "--out", out).refused(said)
     assert not list((tmp_path / "o").iterdir())
 
 
