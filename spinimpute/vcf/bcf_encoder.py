@@ -26,6 +26,7 @@ from spinimpute.vcf.record_fields import InfoColumns, SampleFields, SampleLayout
 # codes of the alleles absent, missing, 0 and 1; the lowest bit of the second allele means "phased"
 _FIRST_ALLELE = np.array([INT8_END, 0, 2, 4], dtype=np.int8)
 _SECOND_ALLELE = np.array([INT8_END, 1, 3, 5], dtype=np.int8)
+_FLOAT = struct.Struct("<f")
 
 
 class BcfEncoder:
@@ -85,19 +86,21 @@ class BcfEncoder:
 
     def _info_parts(self, info: InfoColumns) -> list[tuple[int, bytes]]:
         """Return the number of INFO fields of each record, and their bytes."""
-        columns = [[self._info_value(key, value) for value in values] for key, values in info.items()]
+        columns = [self._info_column(key, texts) for key, texts in info.items()]
         present = [[value for value in record if value] for record in zip(*columns, strict=True)]
         return [(len(values), b"".join(values)) for values in present]
 
-    def _info_value(self, key: str, text: str | None) -> bytes:
-        if text is None:
-            return b""
-        name = typed_integer(self._field_indexes[key])
-        if not text:  # a flag
-            return name + b"\0"
-        if self._header.info_types[key] == "Integer":
-            return name + typed_integer(int(text))
-        return name + struct.pack("<Bf", 0x10 | FLOAT, float(text))
+    def _info_column(self, key: str, texts: list[str | None]) -> list[bytes]:
+        """Return the encoded values of an INFO field; they are empty where a record lacks the field."""
+        start = typed_integer(self._field_indexes[key])
+        kind = self._header.info_types[key]
+        if kind == "Flag":
+            start += b"\0"
+            return [b"" if text is None else start for text in texts]
+        if kind == "Integer":
+            return [b"" if text is None else start + typed_integer(int(text)) for text in texts]
+        start += typed_descriptor(FLOAT, 1)
+        return [b"" if text is None else start + _FLOAT.pack(float(text)) for text in texts]
 
     def _sample_parts(self, fields: SampleFields) -> np.ndarray:
         """Return the encoded sample parts, one row per record, uint8 (r, bytes)."""

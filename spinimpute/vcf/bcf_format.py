@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
 
@@ -68,6 +69,7 @@ def read_header(stream: ByteStream) -> bytes:
     return stream.read(header_length(stream.read(START_BYTES)))
 
 
+@lru_cache(1_024)
 def typed_descriptor(value_type: int, count: int) -> bytes:
     """Encode the type and number of the values that follow. A count above 14 is stored as another integer."""
     if count < 15:
