@@ -34,7 +34,8 @@ from spinimpute.quality.metrics import (
     pooled_r2,
     site_statistics,
 )
-from spinimpute.runtime.errors import InputError, refuse_pipe
+from spinimpute.runtime.errors import InputError, argument, refuse_pipe
+from spinimpute.runtime.output_files import is_same_file
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 from spinimpute.vcf.reader import check_samples
 
@@ -130,11 +131,18 @@ def evaluate(
         None if out is None else Path(out), None if report is None else Path(report), concordance, force
     )
     files.check(inputs)
+    _check_inputs_differ(truth, imputed, typed)
     if selected_regions:  # the file is opened again for each region
         refuse_pipe(Path(truth), "truth file")
         refuse_pipe(Path(imputed), "imputed file")
     truth_file = GenotypeFile(truth, "truth", selected_regions)
     imputed_file = GenotypeFile(imputed, "imputed", selected_regions)
+    if set(imputed_file.fields()) == {"GT"} < set(truth_file.fields()):
+        warnings.warn(
+            f"{truth_file.name} has dosages or probabilities, and {imputed_file.name} has only GT. Are the "
+            "two files exchanged?",
+            stacklevel=2,
+        )
     compared = _compared_samples(truth_file, imputed_file, samples)
     begin_stage(progress, "reading the panel")
     frequencies = read_panel(reference)
@@ -313,6 +321,16 @@ def _count_minor_alleles(truth: Truth, rows: np.ndarray, dosage: np.ndarray) -> 
     true = np.where(count == MISSING, np.nan, count).astype(np.float32)
     frequency, ploidy = truth.frequency[rows], truth.ploidy(rows)
     return minor_allele_dosage(true, frequency, ploidy)[0], minor_allele_dosage(dosage, frequency, ploidy)[0]
+
+
+def _check_inputs_differ(truth: object, imputed: object, typed: object) -> None:
+    """Raise InputError if the imputed file is also the truth or the target."""
+    for other, role in ((truth, "truth"), (typed, "typed")):
+        if is_same_file(imputed, other):
+            raise InputError(
+                "arguments",
+                f"{imputed} is given as {argument('imputed')} and as {argument(role)}. Give two files",
+            )
 
 
 def _check_bins(bins: Sequence[float]) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 from spinimpute.outputs.bgen_writer import DEFAULT_BITS, BgenWriter
 from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.outputs.selection import NO_FILTER, RecordFilter, SelectingWriter
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import OutputLayout, make_header
 from spinimpute.vcf.writer import GenotypeWriter, choose_output_type
@@ -39,6 +39,20 @@ def choose_format(path: Path, output_type: str | None) -> str:
     if output_format == PGEN:
         load_pgenlib()
     return output_format
+
+
+def check_stored_fields(output_format: str, formats: Sequence[str]) -> None:
+    """Raise InputError if an output cannot hold one of the FORMAT fields.
+
+    BGEN holds probabilities of genotypes or haplotypes, from which all fields follow.
+    """
+    unfit = [name for name in formats if name in ("HDS", "GP")]
+    if output_format == PGEN and unfit:
+        raise InputError(
+            "arguments",
+            f"{argument('format')}: a .pgen output holds GT or DS, not {' and '.join(unfit)}. Leave "
+            f"{'it' if len(unfit) == 1 else 'them'} out, or write .bgen, .bcf or .vcf.gz",
+        )
 
 
 def open_writer(

@@ -17,7 +17,7 @@ import numpy as np
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import NoMatch
 from spinimpute.genotypes.untyped_intervals import FAR_CM
-from spinimpute.outputs.opening import choose_format
+from spinimpute.outputs.opening import check_stored_fields, choose_format
 from spinimpute.panels.opening import get_panel_paths, open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.impute_target import TargetImputer
@@ -44,6 +44,7 @@ from spinimpute.pipeline.settings import (
 from spinimpute.pipeline.verdicts import untyped_warning
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
+from spinimpute.predictors.registry import default_row, options_by_name
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError, argument
@@ -151,7 +152,7 @@ def impute(
     outs = [*plan.outputs, *site_tables.values(), *tables.values()]
     inputs = [*files, *get_panel_paths(panels), predictor.model, genetic_map, region.regions_file]
     check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
-    choose_format(outs[0], output.output_type)
+    check_stored_fields(choose_format(outs[0], output.output_type), output.formats)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
     if plan.skip_absent:  # report a panel without a predictor before any target is read
         for chromosome in chain.from_iterable(plan.outputs.values()):
@@ -277,7 +278,18 @@ def _load_predictor(
         )
     with summary.stage("load model"):
         options = resources.predictor_options(settings)
-        return predictor_for(panel, settings.model, settings.name, options, resources.device)
+        predictor, values = predictor_for(panel, settings.model, settings.name, options, resources.device)
+    default = default_row(panel.holds, {})
+    if settings.name is None and settings.model is None and predictor.kind != default.kind:
+        rows = options_by_name()
+        given = [argument(name) for name in settings.options if rows[name].selects_predictor]
+        warning = (
+            f"{', '.join(given)} selected the predictor spin in place of {default.name}, which is more "
+            f"accurate. Leave the option out, or give {argument('predictor', 'spin')}"
+        )
+        if warning not in summary.warnings:
+            summary.warnings.append(warning)
+    return predictor, values
 
 
 def _check_target(

@@ -11,10 +11,11 @@ import errno
 import os
 import platform
 import re
+import sys
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
@@ -84,6 +85,27 @@ def find_placeholders(out: str | Path) -> list[str]:
     return _IN_BRACES.findall(str(path if existing is None else path.relative_to(existing)))
 
 
+def is_same_file(one: object, other: object) -> bool:
+    """Return whether two arguments are paths of the same existing file."""
+    paths = [path for path in (one, other) if isinstance(path, str | Path) and os.path.exists(path)]
+    return len(paths) == 2 and os.path.samefile(*paths)
+
+
+def _check_standard_output(inputs: Iterable[object]) -> None:
+    """Raise InputError if the shell has redirected standard output to one of the inputs."""
+    with suppress(AttributeError, OSError, ValueError):  # standard output is closed, or is not a file
+        output = os.fstat(sys.stdout.fileno())
+        for source in inputs:
+            if not isinstance(source, str | Path) or not os.path.isfile(source):
+                continue
+            if os.path.samestat(os.stat(source), output):
+                raise InputError(
+                    "write",
+                    f"{source}: standard output is redirected to this input, so the shell may have emptied "
+                    "it. Restore it, and redirect the output to another file",
+                )
+
+
 def check_output(path: str | Path, force: bool, inputs: Iterable[object], alternative: str = "") -> Path:
     """Check that an output file may be written, and return its path.
 
@@ -112,7 +134,7 @@ def check_output(path: str | Path, force: bool, inputs: Iterable[object], altern
     if not os.path.exists(path):
         return path
     for source in inputs:
-        if isinstance(source, str | Path) and os.path.exists(source) and os.path.samefile(source, path):
+        if is_same_file(source, path):
             raise InputError(
                 "write", f"cannot write {path}: it is also read from; choose another name for the output"
             )
@@ -303,6 +325,7 @@ def check_outputs(
             continue
         if output == streamed and os.fspath(output) == STANDARD:
             streamed = None  # a second one is refused
+            _check_standard_output(input_files)
             continue
         path = check_output(output, force, input_files)
         names = [path, *(Path(f"{path}{suffix}") for suffix in _WRITTEN_INDEXES)]

@@ -114,8 +114,7 @@ class AlignmentFile:
 
     def _is_cram(self) -> bool:
         try:
-            with self.path.open("rb") as file:
-                return file.read(len(_CRAM_MAGIC)) == _CRAM_MAGIC
+            return is_cram(self.path)
         except OSError as error:
             raise self.error(f"it cannot be read: {error.strerror}") from error
 
@@ -387,6 +386,12 @@ class AlignmentFile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def is_cram(path: Path) -> bool:
+    """Return whether a file starts like a CRAM. Raises OSError if it cannot be read."""
+    with path.open("rb") as file:
+        return file.read(len(_CRAM_MAGIC)) == _CRAM_MAGIC
 
 
 @contextmanager

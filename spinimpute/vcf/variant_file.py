@@ -183,6 +183,13 @@ class VariantFile:
                 raise self._malformed_error(region, previous) from error
             if not chrom:
                 raise self._malformed_error(region, previous)
+            if chrom.startswith("#"):
+                raise self.error(
+                    f"record {self.n_read + 1}, after {previous}, is a header line: this is several files, "
+                    "one after the other. Join chunks with 'spinimpute ligate', and other files with "
+                    "'bcftools concat'",
+                    "damaged",
+                )
             self.n_read += 1
             previous = f"{chrom}:{position}"
             yield record

@@ -56,6 +56,40 @@ def test_reports(run, files, tmp_path):
     assert set(table["bin"]) == {"all", "(0,0.05]", "(0.05,0.5]"}
 
 
+def test_files_that_are_given_twice_or_exchanged(run, files, tmp_path):
+    twin = tmp_path / "twin.bcf"
+    twin.symlink_to(files["imputed"])
+    run("evaluate", *as_arguments(files | {"truth": twin}), "--out", tmp_path / "o").refused(
+        f"{files['imputed']} is given as --imputed and as --truth. Give two files"
+    )
+    run("evaluate", *as_arguments(files | {"typed": files["imputed"]}), "--out", tmp_path / "o").refused(
+        "is given as --imputed and as --typed. Give two files"
+    )
+    assert not (tmp_path / "o").exists()
+    exchanged = files | {"truth": files["imputed"], "imputed": files["truth"]}
+    done = run("evaluate", *as_arguments(exchanged), "-q").ok()
+    assert f"truth file {files['imputed']} has dosages or probabilities, and imputed file" in done.err
+    assert "has only GT. Are the two files exchanged?" in done.err
+    assert "exchanged" not in run("evaluate", *as_arguments(files), "-q").ok().err
+
+
+@pytest.mark.parametrize("suffix", [".vcf", ".vcf.gz"])
+def test_chunks_that_were_joined_by_cat(run, files, panel, example, tmp_path, suffix):
+    chunks = [tmp_path / f"{number}{suffix}" for number in range(2)]
+    for number, chunk in enumerate(chunks):
+        run.impute(files["typed"], panel, chunk, "--region", f"20:{number + 1}00000-{number + 1}20000").ok()
+    joined = tmp_path / f"joined{suffix}"
+    joined.write_bytes(b"".join(chunk.read_bytes() for chunk in chunks))
+    for words in (
+        ("evaluate", *as_arguments(files | {"imputed": joined})),
+        ("impute", "--vcf", joined, "--panel", panel, "--out", tmp_path / "o.vcf"),
+    ):
+        run(*words).refused(
+            "is a header line: this is several files, one after the other. Join chunks with 'spinimpute "
+            "ligate', and other files with 'bcftools concat'"
+        )
+
+
 def test_a_terminal_without_our_characters(script, files, monkeypatch):
     monkeypatch.setenv("PYTHONIOENCODING", "ascii")
     done = script("evaluate", *as_arguments(files), "--out", files["imputed"].with_name("ascii"))

@@ -90,6 +90,17 @@ class TestArguments:
         assert options["resources"] == Resources(3, "cpu")
         assert options["force"] is True
 
+    def test_inducing_points_say_that_they_select_spin(self, run, example, panel, tmp_path):
+        given = (example / "target.vcf.gz", panel, tmp_path / "o.vcf", "--region", "20:1-20000", "--force")
+        warning = (
+            "--inducing-points selected the predictor spin in place of haplotype, which is more accurate. "
+            "Leave the option out, or give --predictor spin"
+        )
+        done = run.impute(*given, "--inducing-points", "8", "-q").ok()
+        assert done.err.count(warning) == 1
+        done = run.impute(*given, "--inducing-points", "8", "--predictor", "spin", "-q").ok()
+        assert "selected" not in done.err
+
     def test_a_budget_is_a_size(self, run):
         with mock.patch(LIBRARY, return_value=ImputationSummary()) as library:
             run.impute("t", "p.spin", "o.vcf", "--max-memory", "2G")

@@ -230,3 +230,19 @@ def test_text_goes_to_a_terminal(example, panel):
     os.close(ours)
     assert process.returncode == 0
     assert text.startswith(b"##fileformat=VCF")
+
+
+@pytest.mark.parametrize("command", ["impute", "convert", "phase"])
+def test_standard_output_that_is_an_input(example, panel, tmp_path, command):
+    """The shell empties the file of `> target.vcf` before the command starts."""
+    target = tmp_path / "target.vcf"
+    target.write_bytes(gzip.decompress((example / "target.vcf.gz").read_bytes()))
+    words = map(str, [*CONSOLE_SCRIPT, command, "--vcf", target, "--panel", panel, "-o", "-", "-q"])
+    with target.open("ab") as output:
+        done = subprocess.run([*words], stdout=output, stderr=subprocess.PIPE, timeout=300, check=False)
+    assert done.returncode == 2
+    assert done.stderr.decode() == (
+        f"spinimpute: error: {target}: standard output is redirected to this input, so the shell may have "
+        "emptied it. Restore it, and redirect the output to another file\n"
+    )
+    assert target.read_bytes() == gzip.decompress((example / "target.vcf.gz").read_bytes())

@@ -214,3 +214,18 @@ def test_a_full_disk(
     with pytest.raises(InputError, match=rf"cannot write .*{name}: "):
         spinimpute.impute(example / "target.vcf.gz", folder / name, example_panel)
     assert list(folder.iterdir()) == []
+
+
+def test_fields_that_pgen_cannot_hold(example: Path, example_panel: spinimpute.Panel, tmp_path: Path) -> None:
+    for formats, message in (
+        (("GT", "HDS"), "holds GT or DS, not HDS. Leave it out, or write .bgen, .bcf or .vcf.gz"),
+        (("GT", "GP", "HDS"), "holds GT or DS, not GP and HDS. Leave them out"),
+    ):
+        with pytest.raises(InputError, match=message):
+            spinimpute.impute(
+                example / "target.vcf.gz",
+                tmp_path / "o.pgen",
+                example_panel,
+                output=spinimpute.OutputSettings(formats),
+            )
+    assert list(tmp_path.iterdir()) == []

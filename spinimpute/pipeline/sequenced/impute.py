@@ -10,7 +10,7 @@ from pathlib import Path
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
-from spinimpute.outputs.opening import choose_format
+from spinimpute.outputs.opening import check_stored_fields, choose_format
 from spinimpute.panels.opening import PanelArgument, get_panel_paths
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.phasing.genotypes import genotypes_by_window, threads_within
@@ -25,6 +25,7 @@ from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.memory import fewer_samples, within_budget
 from spinimpute.runtime.output_files import check_outputs
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
+from spinimpute.sequencing.alignment_file import is_cram
 
 
 def impute_sequenced(
@@ -97,7 +98,9 @@ def impute_sequenced(
     site_tables = get_site_tables(plan, out, output.sites)
     outs = [*plan.outputs, *site_tables.values()]
     check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
-    choose_format(outs[0], output.output_type)
+    check_stored_fields(choose_format(outs[0], output.output_type), output.formats)
+    if sequencing.reference is not None and not _any_cram(sequencing):
+        summary.warnings.append(f"reference {sequencing.reference} is not used: no file of reads is a CRAM")
     threads, max_memory = choose_threads(resources.threads), resources.max_memory
     sexes = sequencing.sexes
     with ExitStack() as reports, open_outputs(plan, summary, output, threads, sexes, site_tables) as outputs:
@@ -122,6 +125,13 @@ def impute_sequenced(
         if output.report_files.is_requested:
             _write_report(summary, output, sequencing, panels, reports)
     return summary
+
+
+def _any_cram(sequencing: SequencingSettings) -> bool:
+    try:
+        return any(is_cram(Path(path)) for path in sequencing.alignments)
+    except OSError:  # reported when the file is opened for reading
+        return True
 
 
 def _check_samples(

@@ -22,6 +22,7 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.matched_target import MatchedTarget, read_matched
 from spinimpute.pipeline.settings import TargetSettings
 from spinimpute.runtime.errors import InputError, argument
+from spinimpute.runtime.output_files import is_same_file
 from spinimpute.sequencing.likelihoods import GenotypeLikelihoods, merge_likelihoods, stored_phred
 from spinimpute.sequencing.pileup import PileupSettings, read_alignments
 from spinimpute.sequencing.variant_likelihoods import read_variant_likelihoods
@@ -110,6 +111,13 @@ class LikelihoodReader:
             raise InputError(
                 "arguments", f"got {len(files)} files of likelihoods for one chromosome: give one of them"
             )
+        for path in files:
+            if is_same_file(path, settings.array):
+                raise InputError(
+                    "arguments",
+                    f"{path} is given as array genotypes ({argument('vcf')}) and as likelihoods "
+                    f"({argument('gl')}), so its data would count twice. Give it once",
+                )
         self.settings, self.warnings, self.no_data_reasons = settings, list[str](), list[str]()
         self._force = force
         self._likelihoods = files[0] if files else None

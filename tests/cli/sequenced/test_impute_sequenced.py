@@ -185,3 +185,22 @@ def test_regions_are_joined(run, gl, small_panel, tmp_path):
     assert position == sorted(position)
     with spinimpute.Panel.open(small_panel) as panel:
         assert position == panel.position.tolist()
+
+
+def test_one_file_as_likelihoods_and_as_array(run, gl, small_panel, tmp_path):
+    twin = tmp_path / "twin.vcf"
+    twin.symlink_to(gl)
+    run("impute", "--gl", gl, "--vcf", twin, "--panel", small_panel, "--out", tmp_path / "o.vcf").refused(
+        f"{gl} is given as array genotypes (--vcf) and as likelihoods (--gl), so its data would count "
+        "twice. Give it once"
+    )
+    assert not (tmp_path / "o.vcf").exists()
+
+
+def test_a_reference_that_is_not_used(run, bam, small_panel, tmp_path):
+    """BAM needs none. Pipelines may give it to all their files."""
+    (tmp_path / "genome.fa").write_text(">20\nACGT\n")
+    given = ("impute", "--bam", bam, "--panel", small_panel, "--region", "20:1-50000", "-q")
+    done = run(*given, "--out", tmp_path / "o.vcf", "--reference", tmp_path / "genome.fa").ok()
+    assert f"reference {tmp_path / 'genome.fa'} is not used: no file of reads is a CRAM" in done.err
+    assert "not used" not in run(*given, "--out", tmp_path / "p.vcf").ok().err
