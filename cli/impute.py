@@ -16,6 +16,7 @@ from .options import (
     ambiguous_option,
     chain_option,
     device_option,
+    filter_options,
     force_match_option,
     load_sexes,
     log_option,
@@ -77,7 +78,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     others = [None if sites is None else get_single_output(sites), *tables]
     others += report.paths_to_check([out, *tables])
     check_outputs([get_single_output(out), *others], params["force"], inputs, streamed=out)
-    choose_format(Path(out), params["output_type"])
+    choose_format(Path(out), params["output_type"], params["mergeable"])
 
 
 @click.command(cls=PipedCommand, check=_check_outputs)
@@ -111,20 +112,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     help="Bits of each probability of a .bgen output.",
     group="Output",
 )
-@option(
-    "--min-r2",
-    type=click.FloatRange(0, 1),
-    default=0.0,
-    help="Leave out imputed sites with a lower INFO/R2. Typed sites are always written.",
-    group="Output",
-)
-@option(
-    "--min-maf",
-    type=click.FloatRange(0, 0.5),
-    default=0.0,
-    help="Leave out sites at which the imputed samples have a lower minor allele frequency (INFO/MAF).",
-    group="Output",
-)
+@filter_options
 @option(
     "--sites",
     metavar="FILE",
@@ -179,6 +167,12 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     metavar="PREFIX",
     help="Leave each typed call out to estimate accuracy: INFO/ER2, and PREFIX.sites.tsv, .samples.tsv, "
     ".windows.tsv.",
+    group="Output",
+)
+@option(
+    "--mergeable",
+    is_flag=True,
+    help="Store in INFO what 'spinimpute merge' needs to join this output with those of other samples.",
     group="Output",
 )
 @option("--report", metavar="FILE", help="Page about quality, repairs and samples (HTML).", group="Output")
@@ -251,6 +245,7 @@ def impute(
         min_maf=params["min_maf"],
         sites=params["sites"],
         bgen_bits=int(params["bgen_bits"]),
+        mergeable=params["mergeable"],
         output_type=params["output_type"],
         header_lines=[f"##spinimpute_command={command_text(ctx, NOT_RECORDED)}"],
     )

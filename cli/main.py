@@ -34,7 +34,8 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
 COMMANDS = {
     "panel": ("panel", "panel", "Build, download, merge, tune, describe and verify reference panels."),
     "impute": ("impute", "impute", "Impute genotypes from a reference panel."),
-    "ligate": ("ligate", "ligate", "Join separately imputed chunks of a chromosome."),
+    "ligate": ("join", "ligate", "Join separately imputed chunks of a chromosome."),
+    "merge": ("join", "merge", "Join separately imputed batches of samples."),
     "check": ("check", "check", "Compare a target's sites and calls with a panel."),
     "convert": (
         "convert_and_phase",

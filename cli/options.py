@@ -19,6 +19,7 @@ from .messages import say, warn
 if TYPE_CHECKING:
     from spinimpute.panels.formats.detection import PanelSource
     from spinimpute.pipeline.ligate import LigationSummary
+    from spinimpute.pipeline.merging.merge import MergeSummary
     from spinimpute.quality.summary import ImputationSummary, SequencedSummary
 
 
@@ -113,6 +114,27 @@ device_option = option(
     help="Device of the computation; auto uses a GPU if there is one and the model runs faster on it.",
     group="Performance",
 )
+
+
+def filter_options(function: Function) -> Function:
+    """Add --min-r2 and --min-maf."""
+    return combine_options(
+        option(
+            "--min-r2",
+            type=click.FloatRange(0, 1),
+            default=0.0,
+            help="Leave out imputed sites with a lower INFO/R2. Typed sites are always written.",
+            group="Output",
+        ),
+        option(
+            "--min-maf",
+            type=click.FloatRange(0, 0.5),
+            default=0.0,
+            help="Leave out sites at which the imputed samples have a lower minor allele frequency "
+            "(INFO/MAF).",
+            group="Output",
+        ),
+    )(function)
 
 
 def predictor_options(function: Function) -> Function:
@@ -248,7 +270,7 @@ def progress_bar(label: str, quiet: bool) -> Iterator[Callable[[float], None]]:
 
 
 def print_summary(
-    summary: ImputationSummary | SequencedSummary | LigationSummary, out: str, quiet: bool
+    summary: ImputationSummary | SequencedSummary | LigationSummary | MergeSummary, out: str, quiet: bool
 ) -> None:
     """Print the warnings of a run. Unless `quiet`, print its summary and the output's name, too."""
     for warning in summary.warnings:

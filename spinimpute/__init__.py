@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from spinimpute.pipeline.ligate import ligate
     from spinimpute.pipeline.maps.build import build_panel, build_panels
     from spinimpute.pipeline.maps.tune import tune_panel
+    from spinimpute.pipeline.merging.merge import merge_samples
     from spinimpute.pipeline.sequenced.impute import impute_sequenced
     from spinimpute.pipeline.sequenced.inputs import SequencingSettings
     from spinimpute.pipeline.settings import (
@@ -78,6 +79,7 @@ _MODULES = {
     "ligate": "pipeline.ligate",
     "load_predictor": "predictors.loading",
     "merge_panels": "panels.merging.merge",
+    "merge_samples": "pipeline.merging.merge",
     "open_panels": "panels.spin_files",
     "phase": "pipeline.typed_file",
     "read_sexes": "genotypes.ploidy",
@@ -115,6 +117,7 @@ __all__ = [
     "ligate",
     "load_predictor",
     "merge_panels",
+    "merge_samples",
     "open_panels",
     "phase",
     "read_sexes",

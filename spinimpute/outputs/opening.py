@@ -20,12 +20,12 @@ _BY_SUFFIX = {".pgen": PGEN, ".bgen": BGEN}
 RecordWriter = GenotypeWriter | PlinkWriter | BgenWriter | SelectingWriter
 
 
-def choose_format(path: Path, output_type: str | None) -> str:
+def choose_format(path: Path, output_type: str | None, mergeable: bool = False) -> str:
     """Return the format of an output: "z" (VCF.gz), "b" (BCF), "v" (VCF), PGEN or BGEN.
 
     `output_type` is the user's choice of "z", "b" or "v"; if it is None, the suffix of `path` decides. Raises
-    InputError if the type contradicts the suffix, for the reasons of `choose_output_type`, or if the format
-    is PGEN and pgenlib is not installed.
+    InputError if the type contradicts the suffix, for the reasons of `choose_output_type`, if the format is
+    PGEN and pgenlib is not installed, or if a PGEN or BGEN must be `mergeable`.
     """
     output_format = _BY_SUFFIX.get(path.suffix.lower())
     if output_format is None:
@@ -35,6 +35,12 @@ def choose_format(path: Path, output_type: str | None) -> str:
             "arguments",
             f"output type {output_type!r} contradicts the name {path}, which means {output_format}. "
             "Leave one of them out",
+        )
+    if mergeable:
+        raise InputError(
+            "arguments",
+            f"{argument('mergeable', True)}: {path} cannot be merged. 'spinimpute merge' reads VCF and BCF; "
+            "name the output .vcf.gz or .bcf",
         )
     if output_format == PGEN:
         load_pgenlib()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.output_files import check_writable
+from spinimpute.runtime.output_files import OutputGroup, check_writable
 from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.header import OutputHeader
@@ -74,11 +74,61 @@ def _numbers(texts: list[str | None]) -> np.ndarray:
     return np.array([np.nan if text is None else float(text) for text in texts])
 
 
+def check_table_name(path: str | Path) -> None:
+    """Raise InputError unless the name of a table of sites ends with .gz."""
+    if not str(path).endswith(".gz"):
+        raise InputError(
+            "argument", f"{path}: the table of sites is compressed. Give a name that ends with .tsv.gz"
+        )
+
+
+class SiteTableWriter:
+    """A table with one line for each record: TABLE_COLUMNS, tab-separated and compressed with bgzip.
+
+    It is one of the files of `output` and gets its name together with them. Raises InputError if it cannot be
+    written.
+    """
+
+    def __init__(self, path: Path, output: OutputGroup) -> None:
+        """Open the table, and write the names of the columns."""
+        self._output = output
+        with output.convert_errors():
+            check_writable(path)
+            output.files.append(PartialFile(path))
+            self._file = output.files[-1].path.open("wb")
+            self._bgzf: BgzfWriter | None = BgzfWriter(self._file)
+            self._bgzf.write(("\t".join(TABLE_COLUMNS) + "\n").encode())
+
+    def append(self, chrom: str, sites: Sites, columns: InfoColumns) -> None:
+        """Append records. `columns` are the texts of their INFO fields."""
+        absent: list[str | None] = [None] * len(sites)
+        info = [[value or "NA" for value in columns.get(key, absent)] for key in _INFO]
+        typed = ["0" if flag is None else "1" for flag in columns["TYPED"]]
+        positions = map(str, sites.position.tolist())
+        names = [name or "." for name in sites.id]
+        rows = zip([chrom] * len(sites), positions, names, sites.ref, sites.alt, *info, typed, strict=True)
+        assert self._bgzf is not None, "the table is not finished"
+        with self._output.convert_errors():
+            self._bgzf.write("".join("\t".join(row) + "\n" for row in rows).encode())
+
+    def finish(self) -> None:
+        """Write the end of the table. A second call does nothing."""
+        if self._bgzf is not None:
+            with self._output.convert_errors():
+                self._bgzf.finish()
+                self._file.close()
+            self._bgzf = None
+
+    def drop(self) -> None:
+        """Close the table without finishing it."""
+        with suppress(OSError):
+            self._file.close()
+
+
 class SelectingWriter:
     """A context manager that passes the records of a filter to another writer, and lists all in a table.
 
-    The table has one line for each record, also for those that the filter leaves out: TABLE_COLUMNS,
-    tab-separated and compressed with bgzip. It gets its name together with the files of the other writer.
+    The `SiteTableWriter` also has the records that the filter leaves out.
 
     Attributes
     ----------
@@ -98,16 +148,7 @@ class SelectingWriter:
         """Open the table. Raises InputError if it cannot be written."""
         self._writer, self._header, self._filter = writer, header, record_filter
         self.temporary_folder, self.left_out = writer.temporary_folder, 0
-        self._table: BinaryIO | None = None
-        self._bgzf: BgzfWriter | None = None
-        if table is None:
-            return
-        with writer.convert_errors():
-            check_writable(table)
-            writer.files.append(PartialFile(table))
-            self._table = writer.files[-1].path.open("wb")
-            self._bgzf = BgzfWriter(self._table)
-            self._bgzf.write(("\t".join(TABLE_COLUMNS) + "\n").encode())
+        self._table = None if table is None else SiteTableWriter(table, writer)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
         """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
@@ -126,7 +167,8 @@ class SelectingWriter:
         """Select from r records; parameters and errors are those of `GenotypeWriter.write_block`."""
         typed = np.asarray(typed, bool)
         columns = info_columns(self._header, info, typed)
-        self._append_to_table(chrom, sites, columns)
+        if self._table is not None:
+            self._table.append(chrom, sites, columns)
         rows = np.flatnonzero(self._filter.keeps(columns, typed))
         self.left_out += len(sites) - len(rows)
         if len(rows):
@@ -140,25 +182,10 @@ class SelectingWriter:
                 None if unphased is None else unphased[rows],
             )
 
-    def _append_to_table(self, chrom: str, sites: Sites, columns: InfoColumns) -> None:
-        if self._bgzf is None:
-            return
-        absent: list[str | None] = [None] * len(sites)
-        info = [[value or "NA" for value in columns.get(key, absent)] for key in _INFO]
-        typed = ["0" if flag is None else "1" for flag in columns["TYPED"]]
-        positions = map(str, sites.position.tolist())
-        names = [name or "." for name in sites.id]
-        rows = zip([chrom] * len(sites), positions, names, sites.ref, sites.alt, *info, typed, strict=True)
-        with self._writer.convert_errors():
-            self._bgzf.write("".join("\t".join(row) + "\n" for row in rows).encode())
-
     def finish(self) -> None:
         """Write the end of each file. The files keep their temporary names until `close`."""
-        if self._bgzf is not None and self._table is not None:
-            with self._writer.convert_errors():
-                self._bgzf.finish()
-                self._table.close()
-            self._bgzf = None
+        if self._table is not None:
+            self._table.finish()
         self._writer.finish()
 
     def close(self) -> None:
@@ -175,7 +202,6 @@ class SelectingWriter:
         if kind is None:
             self.close()
             return
-        with suppress(OSError):
-            if self._table is not None:
-                self._table.close()
+        if self._table is not None:
+            self._table.drop()
         self._writer.abandon()

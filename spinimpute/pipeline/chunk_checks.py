@@ -18,7 +18,7 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.header import definition, header_indexes, without_idx
 from spinimpute.vcf.raw_records import site_key
 
-_MUST_MATCH = {  # start of header lines that must be equal in all chunks, with a name for messages
+MUST_MATCH = {  # start of header lines that must be equal in all chunks, with a name for messages
     PANEL_LINE: "panel",
     "##spinimpute_model=": "model",
     "##source=": "program",
@@ -62,7 +62,7 @@ def check_headers(first: Chunk, other: Chunk, warnings: list[str]) -> None:
         raise differ("their samples or the order of samples", one, another)
     if first.formats != other.formats:
         raise differ("FORMAT", ":".join(first.formats), ":".join(other.formats))
-    for prefix, what in _MUST_MATCH.items():
+    for prefix, what in MUST_MATCH.items():
         one, another = (_header_values(chunk, prefix) for chunk in (first, other))
         if one != another:
             raise differ(f"the {what}", one or "none", another or "none")
@@ -95,7 +95,7 @@ def _header_values(chunk: Chunk, prefix: str) -> str:
 
 def check_targets(chunks: Sequence[Chunk]) -> None:
     """Raise InputError if the target's genotypes at a position differ between two chunks (by checksum)."""
-    first_seen: dict[int, tuple[str, Chunk]] = {}
+    first_seen: dict[int, tuple[int, Chunk]] = {}
     for chunk in chunks:
         for position, checksum in chunk.target.items():
             first_checksum, other = first_seen.setdefault(position, (checksum, chunk))

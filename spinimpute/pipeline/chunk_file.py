@@ -9,9 +9,10 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
@@ -21,13 +22,14 @@ from spinimpute.genotypes.sites import LAST_POSITION, Region
 from spinimpute.outputs.selection import FILTER_LINE
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
-from spinimpute.vcf.bgzf import DamagedFile, open_decompressed
+from spinimpute.vcf.bgzf import BgzfReader, DamagedFile, open_decompressed
 from spinimpute.vcf.header import FORMAT_LINES, PIECE_BYTES, FileStart, definition, read_start
 from spinimpute.vcf.raw_records import BcfRecords, RawRecords, RecordTable, TextRecords
 from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 
 PANEL_LINE = "##spinimpute_panel="  # followed by the panel's checksum
 TARGET_LINE = "##spinimpute_target="  # followed by positions and checksums, such as 1000:0123abcd
+SAMPLES_LINE = "##spinimpute_samples="  # followed by the number of samples; only in files for `merge`
 REGIONS_LINE = "##spinimpute_regions="  # followed by a count; a file with several regions is not a chunk
 
 _REGION = re.compile(
@@ -38,10 +40,11 @@ _REGION = re.compile(
 TARGET_POSITIONS = 32
 
 _TARGET_LINE_REGEX = re.compile(rf"^{TARGET_LINE}[0-9a-f:,]+$", re.MULTILINE)
+_MODULUS = 2**32  # of sums of hashes
 _HASH_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # 2^64 / golden ratio: spreads hashes evenly
 _ALLELE_CODES = np.array([0, 1, 4], np.int8)  # missing, REF, ALT; sums of two identify unphased genotypes
 _CHECKSUM = re.compile(r"([0-9]{1,10}):([0-9a-f]+)")
-_COMMAND = "##spinimpute_command="
+COMMAND_LINE = "##spinimpute_command="
 _COMMAND_WORD = re.compile(r"(?:[^ '\"]|'[^']*'|\"[^\"]*\")+")
 
 
@@ -61,9 +64,10 @@ def target_line(targets: Sequence[Haplotypes], header: str = "") -> str:
 
     `ligate` uses it to check that chunks have the same target: it compares the checksums at common positions.
     The positions with the smallest hashes are chosen, so chunks of overlapping parts of a target usually have
-    common positions. The checksums do not depend on phase or file format. `targets` are the parts of the
-    target before repairs. `header` is the header of a file that `phase` or `convert` wrote and of which only
-    a part was read: the line is copied from it. Otherwise it is "", and the checksums are computed from the
+    common positions. The checksums do not depend on phase or file format. A checksum is a sum over samples:
+    `merge` adds those of its files. `targets` are the parts of the target before repairs. `header` is the
+    header of a file that `phase` or `convert` wrote and of which only a part was read: the line is copied
+    from it. Otherwise it is "", and the checksums are computed from the
     genotypes, because other programs keep the line in a header when they change genotypes.
     """
     written = _TARGET_LINE_REGEX.search(header)
@@ -72,20 +76,40 @@ def target_line(targets: Sequence[Haplotypes], header: str = "") -> str:
     position = np.concatenate([np.unique(target.sites.position) for target in targets])
     hashes = position.astype(np.uint64) * _HASH_FACTOR
     chosen = np.sort(position[np.argsort(hashes, kind="stable")[:TARGET_POSITIONS]])
-    checksums = []
+    name_hash_X = np.array([_hash_name(name) for name in targets[0].samples], np.uint64)
+    checksums: dict[int, int] = {}
     for at in chosen.tolist():
-        digest = hashlib.blake2b(digest_size=4)
+        hash_X = name_hash_X
         for target in targets:
-            sites = target.sites
-            start, stop = np.searchsorted(sites.position, [at, at + 1]).tolist()
+            start, stop = np.searchsorted(target.sites.position, [at, at + 1]).tolist()
             first_X = np.cumsum(target.ploidy, dtype=np.int64) - target.ploidy
             codes_TQ = _ALLELE_CODES[target.alleles[start:stop] + 1]
-            genotype_codes_TX = np.add.reduceat(codes_TQ, first_X, axis=1, dtype=np.int8)
-            for row, genotype_codes_X in zip(range(start, stop), genotype_codes_TX, strict=True):
-                digest.update(f"{sites.ref[row]}>{sites.alt[row]}>".encode())
-                digest.update(genotype_codes_X.tobytes())
-        checksums.append(f"{at}:{digest.hexdigest()}")
-    return TARGET_LINE + ",".join(checksums)
+            for codes_X in np.add.reduceat(codes_TQ, first_X, axis=1, dtype=np.int8):
+                hash_X = (hash_X ^ codes_X.astype(np.uint64)) * _HASH_FACTOR
+                hash_X ^= hash_X >> np.uint64(32)
+        checksums[at] = int((hash_X >> np.uint64(32)).sum()) % _MODULUS
+    return checksum_line(checksums)
+
+
+def _hash_name(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest())
+
+
+def checksum_line(checksums: Mapping[int, int]) -> str:
+    """Return the header line of the checksums at some positions."""
+    return TARGET_LINE + ",".join(f"{at}:{checksum:08x}" for at, checksum in checksums.items())
+
+
+def read_checksums(lines: Iterable[str]) -> dict[int, int]:
+    """Return the checksum of the target's genotypes at each position, from lines of `target_line`."""
+    return {int(at): int(checksum, 16) for line in lines for at, checksum in _CHECKSUM.findall(line)}
+
+
+def add_checksums(parts: Sequence[Mapping[int, int]]) -> dict[int, int]:
+    """Return the checksums of all samples from those of disjoint samples, at the positions of all."""
+    return {
+        at: sum(part[at] for part in parts) % _MODULUS for at in parts[0] if all(at in part for part in parts)
+    }
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +125,7 @@ class Chunk:
     unmatched: int | None  # number of sites that the panel lacks; None if they are not written
     phased_here: bool  # whether genotypes were phased in the run
     filtered: bool  # whether sites were left out by R2 or MAF
-    target: dict[int, str]  # checksum of the target's genotypes at each position; may be empty
+    target: dict[int, int]  # checksum of the target's genotypes at each position; may be empty
     is_bcf: bool
     records: RawRecords
     data_start: int  # number of bytes before the first record
@@ -116,7 +140,9 @@ class Chunk:
     def common_lines(self) -> list[str]:
         """Return the header as if without regions; --buffer remains if results depend on it."""
         options = ["--region", "--regions-file", *([] if self.phased_here else ["--buffer"])]
-        return [_remove_options(options, line) if line.startswith(_COMMAND) else line for line in self.lines]
+        return [
+            remove_options(options, line) if line.startswith(COMMAND_LINE) else line for line in self.lines
+        ]
 
     def output_start(self) -> bytes:
         """Return `common_lines` as the bytes before the first record."""
@@ -126,7 +152,7 @@ class Chunk:
     @contextmanager
     def open_records(self, threads: int, first: int = 0) -> Iterator[ChunkStream]:
         """Open the file at record number `first`."""
-        with _open_file(self.path, threads) as stream:
+        with open_imputed(self.path, "chunk", threads) as stream:
             stream.read(self.data_start)
             records = ChunkStream(self, stream)
             for _, stop in self.batches(0, first):
@@ -166,14 +192,9 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
     """Read a whole file and return it as a Chunk. Raises InputError if it is not a complete chunk."""
     path = Path(path)
     check_variant_file(path, "chunk")
-    with _open_file(path, threads) as stream:
-        start = read_start(stream)
-        if start is None:
-            raise InputError(
-                "damaged",
-                f"chunk {path}: the file is truncated in its header; impute it again, or copy it again",
-            )
-        chunk = _parse_header(path, start)
+    with open_imputed(path, "chunk", threads) as stream:
+        start, lines = read_lines(path, "chunk", stream)
+        chunk = _parse_header(path, start, lines)
         table = _scan(chunk, stream, start.rest)
     position, ref_length, length, key = (
         np.array(column, dtype=np.int64)
@@ -186,28 +207,55 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
 
 
 @contextmanager
-def _open_file(path: Path, threads: int) -> Iterator[ByteStream]:
+def open_imputed(path: Path, role: str, threads: int) -> Iterator[BufferedReader | BgzfReader]:
+    """Open a file that `impute` wrote. `role` names the file in messages. Raises InputError if damaged."""
     try:
         with open_decompressed(path, threads) as stream:
             yield stream
     except DamagedFile as error:
-        raise InputError("damaged", f"chunk {path}: {error}; impute it again, or copy it again") from error
+        raise InputError("damaged", f"{role} {path}: {error}; impute it again, or copy it again") from error
 
 
-def _parse_header(path: Path, start: FileStart) -> Chunk:
+def read_lines(
+    path: Path, role: str, stream: ByteStream, piece_bytes: int = PIECE_BYTES
+) -> tuple[FileStart, list[str]]:
+    """Read the header of an imputed file, and return it also as lines. Raises InputError if it is damaged."""
+    start = read_start(stream, piece_bytes)
+    if start is None:
+        raise InputError(
+            "damaged",
+            f"{role} {path}: the file is truncated in its header; impute it again, or copy it again",
+        )
+    try:
+        lines = start.header.rstrip(b"\0").decode().rstrip("\n").split("\n")
+    except UnicodeDecodeError as failure:
+        raise InputError("content", f"{role} {path}: the header is not valid UTF-8") from failure
+    for number, line in enumerate(lines, start=1):
+        if not line.startswith("#CHROM\t" if number == len(lines) else "##"):
+            what = f"is not a header line: {line[:40]!r}" if line else "is empty"
+            raise InputError(
+                "content",
+                f"{role} {path}: line {number} of the header {what}; impute it again, or copy it again",
+            )
+    return start, lines
+
+
+def format_names(path: Path, role: str, lines: Sequence[str]) -> list[str]:
+    """Return the FORMAT fields that a header defines. Raises InputError for fields that `impute` lacks."""
+    names = [name for kind, name in filter(None, map(definition, lines)) if kind == "FORMAT"]
+    if unknown := [name for name in names if name not in FORMAT_LINES]:
+        raise InputError(
+            "content", f"{role} {path}: FORMAT has fields that impute does not write: {', '.join(unknown)}"
+        )
+    return names
+
+
+def _parse_header(path: Path, start: FileStart, lines: list[str]) -> Chunk:
     """Parse the header of a chunk; its arrays of records are empty."""
 
     def error(what: str) -> InputError:
         return InputError("content", f"chunk {path}: {what}")
 
-    try:
-        lines = start.header.rstrip(b"\0").decode().rstrip("\n").split("\n")
-    except UnicodeDecodeError as failure:
-        raise error("the header is not valid UTF-8") from failure
-    for number, line in enumerate(lines, start=1):
-        if not line.startswith("#CHROM\t" if number == len(lines) else "##"):
-            what = f"is not a header line: {line[:40]!r}" if line else "is empty"
-            raise error(f"line {number} of the header {what}; impute it again, or copy it again")
     if any(line.startswith(REGIONS_LINE) for line in lines):
         raise error("it holds several regions; give files of 'spinimpute impute' with one region each")
     region_lines = [line for line in lines if line.startswith("##spinimpute_region=")]
@@ -220,9 +268,7 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
     region = Region(match[1], int(match[2]), int(match[3]))
     targets = [line for line in lines if line.startswith(TARGET_LINE)]
     lines = [line for line in lines if line not in (region_lines[0], *targets)]
-    formats = [name for kind, name in filter(None, map(definition, lines)) if kind == "FORMAT"]
-    if unknown := [name for name in formats if name not in FORMAT_LINES]:
-        raise error(f"FORMAT has fields that impute does not write: {', '.join(unknown)}")
+    formats = format_names(path, "chunk", lines)
     samples = lines[-1].split("\t")[9:]
     record_class = BcfRecords if start.is_bcf else TextRecords
     empty = np.empty(0, np.int64)
@@ -236,7 +282,7 @@ def _parse_header(path: Path, start: FileStart) -> Chunk:
         unmatched=None if match[5] is None else int(match[5]),
         phased_here=match[6] is not None,
         filtered=any(line.startswith(FILTER_LINE) for line in lines),
-        target={int(at): checksum for line in targets for at, checksum in _CHECKSUM.findall(line)},
+        target=read_checksums(targets),
         is_bcf=start.is_bcf,
         records=record_class(region.chrom, formats, len(samples), lines),
         data_start=start.n_bytes,
@@ -253,13 +299,7 @@ def _scan(chunk: Chunk, stream: ByteStream, unread_bytes: bytes) -> RecordTable:
         # Each read at least doubles the unread bytes. So a long record is scanned only a few times.
         piece = stream.read(max(PIECE_BYTES, len(unread_bytes)))
         data = unread_bytes + piece
-        try:
-            done = chunk.records.scan(data, table)
-        except (BadRecord, struct.error, IndexError, KeyError) as error:
-            what = error if isinstance(error, BadRecord) else "it is invalid"
-            raise InputError(
-                "content", f"chunk {chunk.path}: record {len(table.position) + 1} cannot be used: {what}"
-            ) from error
+        done = scan_records(chunk.records, data, table, f"chunk {chunk.path}", len(table.position))
         unread_bytes = data[done:]
         if not piece:
             break
@@ -269,6 +309,21 @@ def _scan(chunk: Chunk, stream: ByteStream, unread_bytes: bytes) -> RecordTable:
             f"chunk {chunk.path}: the file is truncated: it ends within record {len(table.position) + 1}",
         )
     return table
+
+
+def scan_records(records: RawRecords, data: bytes, table: RecordTable, file: str, n_before: int) -> int:
+    """Append the complete records at the start of `data` to the table; return their length in bytes.
+
+    `file` names the file in messages, and `n_before` is the number of records before those of `data`. Raises
+    InputError if a record is invalid.
+    """
+    n_in_table = len(table.position)
+    try:
+        return records.scan(data, table)
+    except (BadRecord, struct.error, IndexError, KeyError) as error:
+        what = error if isinstance(error, BadRecord) else "it is invalid"
+        number = n_before + len(table.position) - n_in_table + 1
+        raise InputError("content", f"{file}: record {number} cannot be used: {what}") from error
 
 
 def _check_records(chunk: Chunk, position: np.ndarray) -> None:
@@ -296,10 +351,11 @@ def _check_records(chunk: Chunk, position: np.ndarray) -> None:
         )
 
 
-def _remove_options(options: Sequence[str], command_line: str) -> str:
+def remove_options(options: Sequence[str], command_line: str) -> str:
+    """Return a command line without these options and their values. An option may be repeated."""
     words = _COMMAND_WORD.findall(command_line)
     for option in options:
-        if option in words:
+        while option in words:
             at = words.index(option)
             del words[at : at + 2]
     return " ".join(words)

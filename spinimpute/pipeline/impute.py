@@ -45,6 +45,7 @@ from spinimpute.pipeline.verdicts import untyped_warning
 from spinimpute.predictors.interface import Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.predictors.registry import default_row, options_by_name
+from spinimpute.quality.stored_sums import ER2_SUMS_LINE, SUMS_LINE
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError, argument
@@ -152,7 +153,7 @@ def impute(
     outs = [*plan.outputs, *site_tables.values(), *tables.values()]
     inputs = [*files, *get_panel_paths(panels), predictor.model, genetic_map, region.regions_file]
     check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
-    check_stored_fields(choose_format(outs[0], output.output_type), output.formats)
+    check_stored_fields(choose_format(outs[0], output.output_type, output.mergeable), output.formats)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
     if plan.skip_absent:  # report a panel without a predictor before any target is read
         for chromosome in chain.from_iterable(plan.outputs.values()):
@@ -214,9 +215,13 @@ def impute(
                     info_lines=[
                         *([ER2_LINE] if output.leave_one_out else []),
                         *([FAR_LINE] if first.panel.haplotypes is not None else []),
+                        *([SUMS_LINE] if output.mergeable else []),
+                        *([ER2_SUMS_LINE] if output.mergeable and output.leave_one_out else []),
                     ],
                 )
-                imputer = TargetImputer(model, options, writer, summary, threads, output.leave_one_out)
+                imputer = TargetImputer(
+                    model, options, writer, summary, threads, output.leave_one_out, output.mergeable
+                )
                 shares = split_progress(step.progress, [one.n_sites for one in targets])
                 for number, one in enumerate(targets):
                     imputer.impute(one, unmatched[number], shares[number])

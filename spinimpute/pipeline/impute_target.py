@@ -26,7 +26,9 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.matched_target import MatchedTarget
 from spinimpute.pipeline.regions import RegionTarget
 from spinimpute.predictors.interface import Engine, ImputationJob, Predictor
-from spinimpute.quality.site_quality import site_quality
+from spinimpute.quality.leave_one_out import N_CALL_SUMS, empirical_r2
+from spinimpute.quality.site_quality import STRAND_CHOSEN, site_quality, site_sums
+from spinimpute.quality.stored_sums import ER2_SUMS, SUMS, encode_call_sums, encode_sums
 from spinimpute.quality.summary import ImputationSummary, WindowCounts
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 
@@ -48,6 +50,7 @@ class TargetImputer:
     summary: ImputationSummary
     threads: int  # results do not depend on the number of threads
     write_er2: bool  # whether to write INFO/ER2 of every typed site
+    write_sums: bool  # whether to write what `merge` needs
 
     def impute(self, target: RegionTarget, unmatched: np.ndarray, progress: Progress | None) -> None:
         """Phase a target if necessary, impute the sites of its intervals and write them.
@@ -85,7 +88,7 @@ class TargetImputer:
             job = replace(job, jumps_per_cM=matched.jumps_per_cM)
         if haplotypes.unphased is not None:
             haplotypes = self._phase(matched, shares[0])
-        er2_T = self._leave_one_out(matched, haplotypes, shares[1]) if measures_quality else None
+        call_sums_KT = self._leave_one_out(matched, haplotypes, shares[1]) if measures_quality else None
         typed_TQ = haplotypes.alleles[match.target_index]
         records = WindowRecords(
             panel,
@@ -93,7 +96,8 @@ class TargetImputer:
             match,
             typed_TQ,
             match.panel_index[typed_TQ.max(axis=1) >= 0],
-            er2_T if self.write_er2 else None,
+            call_sums_KT if self.write_er2 else None,
+            matched.strand_chosen() if self.write_sums else None,
             summary.report_data,
         )
         with self.predictor.engine(job) as engine:
@@ -134,7 +138,7 @@ class TargetImputer:
     def _leave_one_out(
         self, matched: MatchedTarget, phased: Haplotypes, progress: Progress | None
     ) -> np.ndarray:
-        """Add leave-one-out accuracy to the summary. Return ER2 of the matched sites, float64 (T,)."""
+        """Add leave-one-out accuracy to the summary. Return `call_sums` of the matched sites, int64."""
         from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
 
         panel, index, quality = (
@@ -218,7 +222,9 @@ class WindowRecords:
     match: SiteMatch  # pairs of target sites and panel sites
     typed_TQ: np.ndarray  # alleles at the matched sites, int8; -1: missing
     called_index: np.ndarray  # panel sites at which any sample has a call, int64
-    er2_T: np.ndarray | None = None  # ER2 of the matched sites; None: do not write ER2
+    call_sums_KT: np.ndarray | None = None  # of the matched sites, for ER2; None: do not write ER2
+    # panel sites whose strand allele frequencies switched, int64; None: do not write what `merge` needs
+    strand_chosen: np.ndarray | None = None
     report_data: ReportData | None = None  # collects the quality of panel sites and samples
 
     def write(self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, unmatched: np.ndarray) -> None:
@@ -232,15 +238,15 @@ class WindowRecords:
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
         if self.report_data is not None:
-            quality = site_quality(p_UQ)
+            quality = site_quality(site_sums(p_UQ))
             self.report_data.add_window(panel, window.slice, p_UQ, quality, typed, self.target.ploidy)
         writes_far = panel.haplotypes is not None
         far = np.zeros(len(p_UQ), dtype=bool)
         if writes_far:
             far = far_from_typed(panel.cM, self.called_index, window)
-        er2 = np.full(len(p_UQ), np.nan)
-        if self.er2_T is not None:
-            er2[typed_rows] = self.er2_T[first_typed:end_typed]
+        call_sums_KU = np.zeros((N_CALL_SUMS, len(p_UQ)), np.int64)
+        if self.call_sums_KT is not None:
+            call_sums_KU[:, typed_rows] = self.call_sums_KT[:, first_typed:end_typed]
         sites = panel.sites.take(window.slice)
         if len(unmatched):
             alleles = self.target.alleles[unmatched]
@@ -248,14 +254,22 @@ class WindowRecords:
             alleles_UQ = np.concatenate([alleles_UQ, alleles])
             typed = np.concatenate([typed, np.ones(len(unmatched), dtype=bool)])
             far = np.concatenate([far, np.zeros(len(unmatched), dtype=bool)])
-            er2 = np.concatenate([er2, np.full(len(unmatched), np.nan)])
+            no_sums = np.zeros((N_CALL_SUMS, len(unmatched)), np.int64)
+            call_sums_KU = np.concatenate([call_sums_KU, no_sums], axis=1)
             sites = Sites.concatenate([sites, self.target.sites.take(unmatched)])
             order = np.argsort(sites.position, kind="stable")
             p_UQ, alleles_UQ, sites = p_UQ[order], alleles_UQ[order], sites.take(order)
-            typed, far, er2 = typed[order], far[order], er2[order]
-        info = site_quality(p_UQ)
+            typed, far, call_sums_KU = typed[order], far[order], call_sums_KU[:, order]
+        sums_KU = site_sums(p_UQ)
+        info = site_quality(sums_KU)
         if writes_far:
             info["FAR"] = far
-        if self.er2_T is not None:
-            info["ER2"] = er2
+        if self.call_sums_KT is not None:
+            info["ER2"] = empirical_r2(call_sums_KU)
+        if self.strand_chosen is not None:
+            chosen = np.isin(sites.position, panel.position[self.strand_chosen]) & typed
+            sums_KU[-1] |= STRAND_CHOSEN * chosen
+            info[SUMS] = np.array(encode_sums(sums_KU), object)
+            if self.call_sums_KT is not None:
+                info[ER2_SUMS] = np.array(encode_call_sums(call_sums_KU), object)
         writer.write_block(panel.chrom, sites, p_UQ, info, alleles_UQ, typed)

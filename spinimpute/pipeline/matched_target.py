@@ -26,7 +26,13 @@ from spinimpute.quality.frequencies import BLOCK_SITES
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.errors import InputError
 from spinimpute.targets.formats import read_target
-from spinimpute.targets.repair import ALT_TAKEN, CONTRADICTORY, SiteNote, repair_and_match
+from spinimpute.targets.repair import (
+    ALT_TAKEN,
+    CONTRADICTORY,
+    STRAND_BY_FREQUENCY,
+    SiteNote,
+    repair_and_match,
+)
 
 
 class CallPresence(NamedTuple):
@@ -47,6 +53,17 @@ class MatchedTarget:
     repairs: list[SiteNote]
     contradictory: int = 0  # calls set missing because records of the same site contradict each other
     jumps_per_cM: float | None = None  # recombination scale, from all typed sites; None: not yet estimated
+
+    def strand_chosen(self) -> np.ndarray:
+        """Return the panel sites whose strand was switched by allele frequencies, int64."""
+        found = set()
+        for note in self.repairs:
+            if note.what == STRAND_BY_FREQUENCY:
+                found.add((note.position, note.panel_ref, note.panel_alt))
+        if not found:
+            return np.empty(0, np.int64)
+        sites, index = self.panel.sites, self.match.panel_index
+        return index[[(int(sites.position[i]), sites.ref[i], sites.alt[i]) in found for i in index]]
 
     @cached_property
     def call_presence(self) -> CallPresence:

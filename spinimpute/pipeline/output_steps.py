@@ -28,7 +28,7 @@ from spinimpute.panels.opening import (
     open_reference,
 )
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.chunk_file import REGIONS_LINE, region_line, target_line
+from spinimpute.pipeline.chunk_file import REGIONS_LINE, SAMPLES_LINE, region_line, target_line
 from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.pipeline.run_plan import (
     Chromosome,
@@ -203,6 +203,7 @@ class Step:
             *model_lines,
             *panel_header_lines,
             *(f"##spinimpute_note={note}" for note in files.summary.notes),
+            *([f"{SAMPLES_LINE}{len(samples)}"] if output.mergeable else []),
             *output.header_lines,
             *region_lines,
         ]

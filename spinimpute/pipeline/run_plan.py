@@ -12,7 +12,7 @@ from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.regions import regions_on_chromosome
 from spinimpute.genotypes.sites import Region, chromosome_names, plain_chromosome, same_chromosome
 from spinimpute.outputs.opening import BGEN, PGEN, choose_format
-from spinimpute.outputs.selection import TABLE_SUFFIX
+from spinimpute.outputs.selection import TABLE_SUFFIX, check_table_name
 from spinimpute.panels.merging.merge import check_mergeable
 from spinimpute.panels.opening import (
     PANEL_FILES,
@@ -122,10 +122,7 @@ def get_site_tables(plan: RunPlan, out: str | Path, sites: str | Path | None) ->
     """
     if sites is None:
         return {path: site_table_of_bgen(path) for path in plan.outputs if path.suffix.lower() == ".bgen"}
-    if not str(sites).endswith(".gz"):
-        raise InputError(
-            "argument", f"{sites}: the table of sites is compressed. Give a name that ends with .tsv.gz"
-        )
+    check_table_name(sites)
     if (get_single_output(sites) is None) is not (get_single_output(out) is None):
         raise InputError(
             "arguments",

@@ -148,6 +148,9 @@ class OutputSettings(FileSettings):
         "{chrom}" in its name as the output. Default: a `.bgen` output has `PREFIX.sites.tsv.gz`.
     bgen_bits : int
         Bits of each probability in a `.bgen` output, 8 or 16.
+    mergeable : bool
+        Write INFO/SUMS, and INFO/ER2_SUMS with `leave_one_out`. `merge_samples` needs them to join files of
+        different samples. Cannot be combined with `min_r2` and `min_maf`.
     """
 
     formats: Sequence[str] = DEFAULT_FORMATS
@@ -162,11 +165,19 @@ class OutputSettings(FileSettings):
     min_maf: float = 0.0
     sites: str | Path | None = None
     bgen_bits: int = DEFAULT_BITS
+    mergeable: bool = False
 
     @property
     def record_filter(self) -> RecordFilter:
-        """The filter of the records. Raises InputError if a limit is out of range."""
-        return RecordFilter(self.min_r2, self.min_maf)
+        """The filter of the records. Raises InputError if a limit is out of range, or with `mergeable`."""
+        record_filter = RecordFilter(self.min_r2, self.min_maf)
+        if self.mergeable and record_filter:
+            raise InputError(
+                "arguments",
+                f"{argument('mergeable', True)}: files with filters cannot be merged, because merging "
+                f"changes R2 and MAF. Give {argument('min_r2')} and {argument('min_maf')} to 'spinimpute merge'",
+            )
+        return record_filter
 
     @property
     def report_files(self) -> ReportFiles:

@@ -7,7 +7,7 @@ the report and to files.
 Calls and predictions are counted in copies of the panel's minor allele. The two haplotypes of a diploid
 sample are summed first, because their order (the phase) may be wrong.
 
-Axes: T typed sites, X samples, Q haplotypes.
+Axes: T typed sites, X samples, Q haplotypes, K sums of a site.
 """
 
 import csv
@@ -27,6 +27,7 @@ from spinimpute.quality.metrics import (
     pooled_r2,
     site_statistics,
 )
+from spinimpute.quality.site_quality import ONE
 from spinimpute.runtime.errors import printable
 
 WINDOW_TYPED = 50  # typed sites per window
@@ -35,6 +36,8 @@ WINDOW_TYPED = 50  # typed sites per window
 LOW_DEVIATIONS = 6.0
 LOW_DIFFERENCE = 0.05
 TABLES = ("sites", "samples", "windows")
+N_CALL_SUMS = 6
+_BLOCK_CALLS = 2**20  # calls of one step of `call_sums`; limits the memory
 
 
 class _IntervalStatistics(NamedTuple):
@@ -61,14 +64,14 @@ class LeaveOneOutQuality:
         probability_TQ: np.ndarray,
         ploidy: np.ndarray,
     ) -> np.ndarray:
-        """Add an interval, and return the ER2 of its sites, float64 (T,).
+        """Add an interval, and return the `call_sums` of its sites, int64 (K, T).
 
-        ER2 is the squared correlation, over samples, of the calls and their predictions. It is NaN where all
-        calls are equal. `alleles_TQ` are the calls (0, 1, or -1 for missing) and `probability_TQ` is their
-        predicted P(ALT). `frequency_T` is the ALT frequency in the panel.
+        `alleles_TQ` are the calls (0, 1, or -1 for missing) and `probability_TQ` is their predicted P(ALT).
+        `frequency_T` is the ALT frequency in the panel.
         """
         first = np.cumsum(ploidy.astype(np.int64)) - ploidy
         missing_TX = np.logical_or.reduceat(alleles_TQ < 0, first, axis=1)
+        sums_KT = call_sums(alleles_TQ, probability_TQ, missing_TX, ploidy, frequency_T > 0.5)
         true_TX = np.where(missing_TX, np.nan, np.add.reduceat(alleles_TQ, first, axis=1, dtype=np.float32))
         dosage_TX = np.add.reduceat(probability_TQ, first, axis=1)
         copies = ploidy.astype(np.float32)
@@ -77,7 +80,7 @@ class LeaveOneOutQuality:
         site_T = site_statistics(true_TX, dosage_TX)
         sample_X = site_statistics(true_TX.T, dosage_TX.T)
         self.intervals.append(_IntervalStatistics(sites, minor_T, site_T, sample_X))
-        return _r2_by_row(site_T)
+        return sums_KT
 
     def overall_r2(self) -> float:
         """Return the pooled r2 of all calls and their predictions."""
@@ -170,6 +173,52 @@ def _mark_low(rows: Sequence[dict[str, Any]]) -> None:
         for row in rows:
             if row["r2"] < median - max(LOW_DEVIATIONS * deviation, LOW_DIFFERENCE):
                 row["note"] = "low"
+
+
+def call_sums(
+    alleles_TQ: np.ndarray,
+    probability_TQ: np.ndarray,
+    missing_TX: np.ndarray,
+    ploidy: np.ndarray,
+    alt_is_major_T: np.ndarray,
+) -> np.ndarray:
+    """Return sums over the calls that are not missing, int64 (K, T): n and the sums of g, g², d, d² and g d.
+
+    g is the number of minor alleles of a call, and d its prediction, in units of 1 / ONE. The sums of several
+    files add up to those of a single run.
+    """
+    copies_X = ploidy.astype(np.int64)
+    first_X = np.cumsum(copies_X) - copies_X
+    sums_KT = np.empty((N_CALL_SUMS, len(alleles_TQ)), np.int64)
+    step = max(1, _BLOCK_CALLS // alleles_TQ.shape[1])
+    for start in range(0, len(alleles_TQ), step):
+        rows = slice(start, start + step)
+        units_TQ = np.rint(probability_TQ[rows] * np.float32(ONE)).astype(np.int64)
+        genotype_TX = np.add.reduceat(alleles_TQ[rows], first_X, axis=1, dtype=np.int64)
+        dosage_TX = np.add.reduceat(units_TQ, first_X, axis=1)
+        flip_T1, known_TX = alt_is_major_T[rows, None], ~missing_TX[rows]
+        genotype_TX = np.where(flip_T1, copies_X - genotype_TX, genotype_TX) * known_TX
+        dosage_TX = np.where(flip_T1, copies_X * ONE - dosage_TX, dosage_TX) * known_TX
+        terms = (known_TX, genotype_TX, genotype_TX**2, dosage_TX, dosage_TX**2, genotype_TX * dosage_TX)
+        for k, term_TX in enumerate(terms):
+            sums_KT[k, rows] = term_TX.sum(axis=1, dtype=np.int64)
+    return sums_KT
+
+
+def empirical_r2(sums_KT: np.ndarray) -> np.ndarray:
+    """Return the ER2 of sites from their `call_sums`, float64 (T,).
+
+    ER2 is the squared correlation, over samples, of the calls and their predictions. It is NaN if all calls
+    are equal, and 0 if only the predictions are.
+    """
+    n, genotype, square_genotype, dosage, square_dosage, product = sums_KT
+    variance_genotype = n * square_genotype - genotype**2
+    at_least_one = np.maximum(n, 1)
+    variance_dosage = square_dosage - dosage.astype(np.float64) ** 2 / at_least_one
+    covariance = product - dosage.astype(np.float64) * genotype / at_least_one
+    varies = (variance_genotype > 0) & (variance_dosage > 1e-12 * square_dosage)
+    squares = np.where(varies, variance_genotype / at_least_one * variance_dosage, 1)
+    return np.where(variance_genotype > 0, np.where(varies, covariance**2 / squares, 0), np.nan)
 
 
 def _r2_by_row(statistics: np.ndarray) -> np.ndarray:

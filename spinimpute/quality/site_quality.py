@@ -2,58 +2,114 @@
 
 They are computed from the imputed P(ALT) of each haplotype. `impute` writes them to INFO of the output.
 
-Axes: U sites, Q haplotypes, X samples.
+Every statistic is a function of sums over haplotypes (`site_sums`). The sums are whole numbers, so they are
+exact: they depend neither on the order of the haplotypes nor on how the samples are divided among files.
+`merge` adds the sums of several files (`quality.stored_sums`) and gets the statistics of a single run.
+
+Axes: U sites, Q haplotypes, X samples, K sums of a site.
 """
 
 import numpy as np
 
 from spinimpute.runtime.kernels import kernel
 
+BITS = 20
+LOW = (1 << BITS) - 1
+ONE = 1 << BITS  # P(ALT) is rounded to units of 1 / ONE before it is summed
+MAX_HAPLOTYPES = 2**22  # the sums of more haplotypes might need more than 64 bits
 MIN_DOSAGE = 0.0005  # a smaller P(minor allele) is written as 0, because dosages have three decimals
+
+_MIN_UNITS = int(np.ceil(MIN_DOSAGE * ONE))
+MAX_LOG = 16 * ONE  # larger logs are cut off: exp(-16) = 1e-7 does not change the third decimal of R2
+HAS_ALT, HAS_REF, STRAND_CHOSEN = 1, 2, 4  # bits of the last sum
+_N_SUMS = 11
+_CONSTANT = 1e-12  # dosages whose variance is smaller, relative to their mean square, do not vary
 
 
 @kernel()
-def _moments(p_UQ, mean_U, moment_U5, score_U):  # type: ignore[no-untyped-def]
-    """Fill moment_U5 with the sums of d², m d², m² d² and m², and the product of 1 - m, see `site_quality`.
-
-    The product is the probability that no haplotype has the minor allele. It is set to 1 if all m are below
-    MIN_DOSAGE. mean_U gets the mean of p, score_U the mean of max(p, 1 - p).
-    """
+def _sum_haplotypes(p_UQ, sums_KU):  # type: ignore[no-untyped-def]
+    """Fill sums_KU, see `site_sums`."""
     for u in range(len(p_UQ)):
-        total, score, n = 0.0, 0.0, 0
-        for q in range(p_UQ.shape[1]):
-            p = p_UQ[u, q]
+        n = first = second = high3 = low3 = high4 = middle4 = low4 = doubt = largest = 0
+        smallest = ONE
+        for i in range(p_UQ.shape[1]):
+            p = p_UQ[u, i]
             if not np.isnan(p):
-                total += p
-                score += max(p, 1 - p)
+                q = int(np.rint(min(max(p, np.float32(0)), np.float32(1)) * np.float32(ONE)))
+                square = q * q
+                high, low = square >> BITS, square & LOW
                 n += 1
-        mean = total / n if n else np.nan
-        flip = mean > 0.5
-        center = 1 - mean if flip else mean
-        second = third = fourth = square = 0.0
-        p_no_carrier, largest = 1.0, 0.0
-        for q in range(p_UQ.shape[1]):
-            p = p_UQ[u, q]
-            if not np.isnan(p):
-                m = 1.0 - p if flip else np.float64(p)
-                deviation = (m - center) ** 2
-                second += deviation
-                third += m * deviation
-                fourth += m * m * deviation
-                square += m * m
-                p_no_carrier *= 1 - m
-                largest = max(largest, m)
-        mean_U[u] = mean
-        moment_U5[u, 0], moment_U5[u, 1], moment_U5[u, 2], moment_U5[u, 3] = second, third, fourth, square
-        moment_U5[u, 4] = p_no_carrier if largest >= MIN_DOSAGE else 1.0
-        score_U[u] = score / n if n else np.nan
+                first += q
+                second += square
+                high3 += q * high
+                low3 += q * low
+                high4 += high * high
+                middle4 += 2 * high * low
+                low4 += low * low
+                doubt += min(q, ONE - q)
+                largest, smallest = max(largest, q), min(smallest, q)
+        middle4 += low4 >> BITS
+        sums_KU[0, u], sums_KU[1, u], sums_KU[2, u], sums_KU[7, u] = n, first, second, doubt
+        sums_KU[3, u], sums_KU[4, u] = high3 + (low3 >> BITS), low3 & LOW
+        sums_KU[5, u] = high4 + (middle4 >> BITS)
+        sums_KU[6, u] = ((middle4 & LOW) << BITS) | (low4 & LOW)
+        for side in range(2):
+            # the log is at least the sum of the probabilities
+            log = MAX_LOG if (first if side == 0 else n * ONE - first) >= MAX_LOG else 0
+            i = 0
+            while log < MAX_LOG and i < p_UQ.shape[1]:
+                p = p_UQ[u, i]
+                if not np.isnan(p):
+                    q = int(np.rint(p * np.float32(ONE)))
+                    other = ONE - q if side == 0 else q
+                    if other <= 0:
+                        log = MAX_LOG
+                    elif other < ONE:
+                        log += int(np.rint(-np.log(other / ONE) * ONE))
+                i += 1
+            sums_KU[8 + side, u] = min(log, MAX_LOG)
+        sums_KU[10, u] = HAS_ALT * (largest >= _MIN_UNITS) + HAS_REF * (ONE - smallest >= _MIN_UNITS)
 
 
-def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
-    """Return AF, MAF, AVG_CS and R2 of sites, float64 (U,) each, from P(ALT) of each haplotype.
+def site_sums(p_UQ: np.ndarray) -> np.ndarray:
+    """Return sums over the haplotypes of each site, int64 (K, U). NaN in `p_UQ`, float32, is ignored.
 
-    AVG_CS is the mean probability of the more likely allele. NaN in `p_UQ` is ignored. A site at which all
-    haplotypes are NaN gets NaN.
+    q is P(ALT) in units of 1 / ONE. The rows are
+
+    - n, the number of haplotypes, and the sums of q and of q²,
+    - the sums of q³ and of q⁴, in two parts, because they need more than 64 bits: high * ONE + low and
+      high * ONE² + low, where low is less than ONE and ONE²,
+    - the sum of min(q, ONE - q),
+    - minus the logarithm of the probability that no haplotype has ALT, in units of 1 / ONE and at most
+      16 ONE, and the same of REF,
+    - bits: HAS_ALT is set if any P(ALT) reaches MIN_DOSAGE, and HAS_REF if any P(REF) does. The caller may
+      set STRAND_CHOSEN: the frequencies of the file switched the strand of the site.
+    """
+    sums_KU = np.empty((_N_SUMS, len(p_UQ)), np.int64)
+    _sum_haplotypes(np.ascontiguousarray(p_UQ, dtype=np.float32), sums_KU)
+    return sums_KU
+
+
+def add_sums(left_KU: np.ndarray, right_KU: np.ndarray) -> np.ndarray:
+    """Return the sums over the haplotypes of two files."""
+    sums_KU = left_KU + right_KU
+    sums_KU[3], sums_KU[4] = _carry(sums_KU[3], sums_KU[4], BITS)
+    sums_KU[5], sums_KU[6] = _carry(sums_KU[5], sums_KU[6], 2 * BITS)
+    sums_KU[8:10] = np.minimum(sums_KU[8:10], MAX_LOG)
+    sums_KU[10] = left_KU[10] | right_KU[10]
+    return sums_KU
+
+
+def _carry(high: np.ndarray, low: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the parts of the number high * 2**bits + low, with low between 0 and 2**bits - 1."""
+    return high + (low >> bits), low & ((1 << bits) - 1)
+
+
+def site_quality(sums_KU: np.ndarray) -> dict[str, np.ndarray | None]:
+    """Return AF, MAF, AVG_CS and R2 of sites, float64 (U,) each, from their `site_sums`.
+
+    AVG_CS is the mean probability of the more likely allele. A site at which P(ALT) of all haplotypes is NaN
+    gets NaN.
 
     R2 is the squared correlation of dosages and true alleles to expect if the probabilities are calibrated
     and at least one haplotype has the minor allele. (If none has it, the correlation is undefined.) At common
@@ -68,29 +124,59 @@ def site_quality(p_UQ: np.ndarray) -> dict[str, np.ndarray | None]:
     the alleles is A = K (1 - K / n). Then R2 = C / (A V), in which the factor K cancels. The remaining K is
     replaced by its mean, given K > 0.
     """
-    frequency, score = np.empty(len(p_UQ)), np.empty(len(p_UQ))
-    moment_U5 = np.empty((len(p_UQ), 5))
-    _moments(np.ascontiguousarray(p_UQ, dtype=np.float32), frequency, moment_U5, score)
-    minor = np.minimum(frequency, 1 - frequency)
-    return {"AF": frequency, "MAF": minor, "AVG_CS": score, "R2": _expected_r2(p_UQ, minor, moment_U5)}
+    n_U, first_U = sums_KU[0], sums_KU[1]
+    known = n_U > 0
+    total_U = np.where(known, n_U * float(ONE), np.nan)
+    frequency_U = first_U / total_U
+    return {
+        "AF": frequency_U,
+        "MAF": np.minimum(frequency_U, 1 - frequency_U),
+        "AVG_CS": 1 - sums_KU[7] / total_U,
+        "R2": np.where(known, _expected_r2(sums_KU), np.nan),
+    }
 
 
-def _expected_r2(p_UQ: np.ndarray, minor_U: np.ndarray, moment_U5: np.ndarray) -> np.ndarray:
-    """Return R2, see `site_quality`."""
-    second_U, third_U, fourth_U, square_U, p_no_carrier_U = moment_U5.T
-    n_U = (~np.isnan(p_UQ)).sum(axis=1)
-    total_U = minor_U * n_U
-    carried = (total_U > 0) & (p_no_carrier_U < 1)
-    zeros_U = np.zeros(len(total_U))
+def _expected_r2(sums_KU: np.ndarray) -> np.ndarray:
+    """Return R2 of sites with any known P(ALT), see `site_quality`."""
+    flip_U = 2 * sums_KU[1] > sums_KU[0] * ONE
+    total_U, square_U, cube_U, fourth_power_U = _minor_moments(sums_KU, flip_U)
+    log_U = np.where(flip_U, sums_KU[9], sums_KU[8])
+    carried_U = sums_KU[10] & np.where(flip_U, HAS_REF, HAS_ALT) > 0
+    n_U, zeros_U = np.maximum(sums_KU[0], 1), np.zeros(len(flip_U))
+    mean_U = total_U / n_U
+    second_U = square_U - mean_U * total_U  # sum(d²)
+    third_U = cube_U - 2 * mean_U * square_U + mean_U**2 * total_U  # sum(m d²)
+    fourth_U = fourth_power_U - 2 * mean_U * cube_U + mean_U**2 * square_U  # sum(m² d²)
+    carried_U &= second_U > _CONSTANT * square_U
+    p_no_carrier_U = np.where(log_U < MAX_LOG, np.exp(-log_U / ONE), 0)
     # expected number of carriers, given that there is at least one
-    carriers_U = np.divide(total_U, 1 - p_no_carrier_U, out=zeros_U + 1, where=carried)
+    carriers_U = np.divide(total_U, 1 - p_no_carrier_U, out=zeros_U + 1, where=carried_U)
     pairs_U = total_U * total_U - square_U
-    first_term_U = np.divide(third_U, total_U, out=zeros_U.copy(), where=carried)
+    first_term_U = np.divide(third_U, total_U, out=zeros_U.copy(), where=carried_U)
     second_term_U = np.divide(second_U**2 - fourth_U, pairs_U, out=zeros_U.copy(), where=pairs_U > 1e-12)
-    variance_U = second_U * (1 - carriers_U / np.maximum(n_U, 1))
+    variance_U = second_U * (1 - carriers_U / n_U)
     covariance_U = first_term_U + (carriers_U - 1) * second_term_U
-    r2_U = np.divide(covariance_U, variance_U, out=zeros_U, where=variance_U > 0)
-    return np.where(np.isnan(minor_U), np.nan, r2_U.clip(0, 1))
+    r2_U = np.divide(covariance_U, variance_U, out=zeros_U, where=carried_U & (variance_U > 0))
+    return np.asarray(r2_U.clip(0, 1))
+
+
+def _minor_moments(sums_KU: np.ndarray, flip_U: np.ndarray) -> np.ndarray:
+    """Return the sums of m, m², m³ and m⁴, float64 (4, U). m is P(ALT), or P(REF) where `flip_U`.
+
+    The sums of P(REF) are exact, because ONE - q is put in place of q before the sums become floats.
+    """
+    n, first, second, high3, low3, high4, low4 = sums_KU[:7]
+    n_one = n << 2 * BITS  # n ONE²
+    # sum((ONE - q)³) = n ONE³ - 3 ONE² sum(q) + 3 ONE sum(q²) - sum(q³), and so on
+    flipped = (
+        n * ONE - first,
+        n_one - 2 * ONE * first + second,
+        *_carry(n_one - 3 * ONE * first + 3 * second - high3, -low3, BITS),
+        *_carry(n_one - 4 * ONE * first + 6 * second - 4 * high3 + high4, low4 - 4 * ONE * low3, 2 * BITS),
+    )
+    first, second, high3, low3, high4, low4 = np.where(flip_U, flipped, sums_KU[1:7])
+    cube, fourth_power = high3 + low3 / ONE, high4 + low4 / ONE**2
+    return np.stack([first / ONE, second / ONE**2, cube / ONE**2, fourth_power / ONE**2])
 
 
 def dosage_variance(p_UQ: np.ndarray, frequency_U: np.ndarray, ploidy: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ The sample parts of all records of a block have equal lengths, so numpy fills th
 """
 
 import struct
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from spinimpute.vcf.bcf_format import (
     record_start,
     typed_descriptor,
     typed_integer,
+    typed_text,
 )
 from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import InfoColumns, SampleFields, SampleLayout
@@ -42,14 +44,13 @@ class BcfEncoder:
         self._number_bits = np.empty(codes.absent + 1, np.uint32)  # float32 of each number code
         self._number_bits[: codes.missing] = (np.arange(codes.missing) / codes.one).astype("f4").view("u4")
         self._number_bits[codes.missing :] = FLOAT_MISSING, FLOAT_END
-        self._contig_indexes, self._field_indexes = header.indexes
         self.file_start = file_start(header.text.encode())
 
         template = bytearray()
         self._offsets: dict[str, int] = {}  # FORMAT key -> offset of its values in the sample part
         for key, n_values in layout.n_values.items():
             kind = INT8 if key == "GT" else FLOAT
-            template += typed_integer(self._field_indexes[key]) + typed_descriptor(kind, n_values)
+            template += typed_integer(header.indexes.fields[key]) + typed_descriptor(kind, n_values)
             self._offsets[key] = len(template)
             template += bytes(layout.n_samples * n_values * SIZES[kind])
         self._template = np.frombuffer(bytes(template), dtype=np.uint8)
@@ -64,43 +65,14 @@ class BcfEncoder:
         sample_data = samples.reshape(-1).data
         encoded: list[bytes | memoryview] = []
         lengths = np.empty(len(sites), dtype=np.int64)
-        for record, (position, name, ref, alt, (n_info, record_info)) in enumerate(
-            zip(sites.position.tolist(), sites.id, sites.ref, sites.alt, self._info_parts(info), strict=True)
-        ):
-            start = record_start(
-                contig=self._contig_indexes[chrom],
-                position=position,
-                name="" if name == "." else name,
-                ref=ref,
-                alt=alt,
-                n_info=n_info,
-                info=record_info,
-                n_formats=len(self._layout.n_values),
-                n_samples=self._layout.n_samples,
-                sample_bytes=sample_bytes,
-            )
+        layout = self._layout
+        n_formats, sizes = len(layout.n_values), [sample_bytes] * len(sites)
+        starts = site_parts(self._header, sites, chrom, info, n_formats, layout.n_samples, sizes)
+        for record, start in enumerate(starts):
             encoded.append(start)
             encoded.append(sample_data[record * sample_bytes : (record + 1) * sample_bytes])
             lengths[record] = len(start) + sample_bytes
         return encoded, lengths
-
-    def _info_parts(self, info: InfoColumns) -> list[tuple[int, bytes]]:
-        """Return the number of INFO fields of each record, and their bytes."""
-        columns = [self._info_column(key, texts) for key, texts in info.items()]
-        present = [[value for value in record if value] for record in zip(*columns, strict=True)]
-        return [(len(values), b"".join(values)) for values in present]
-
-    def _info_column(self, key: str, texts: list[str | None]) -> list[bytes]:
-        """Return the encoded values of an INFO field; they are empty where a record lacks the field."""
-        start = typed_integer(self._field_indexes[key])
-        kind = self._header.info_types[key]
-        if kind == "Flag":
-            start += b"\0"
-            return [b"" if text is None else start for text in texts]
-        if kind == "Integer":
-            return [b"" if text is None else start + typed_integer(int(text)) for text in texts]
-        start += typed_descriptor(FLOAT, 1)
-        return [b"" if text is None else start + _FLOAT.pack(float(text)) for text in texts]
 
     def _sample_parts(self, fields: SampleFields) -> np.ndarray:
         """Return the encoded sample parts, one row per record, uint8 (r, bytes)."""
@@ -127,3 +99,100 @@ class BcfEncoder:
                 )
                 target[...] = self._number_bits[codes]
         return rows
+
+
+def site_parts(
+    header: OutputHeader,
+    sites: Sites,
+    chrom: str,
+    info: InfoColumns,
+    n_formats: int,
+    n_samples: int,
+    sample_bytes: Sequence[int],
+) -> list[bytes]:
+    """Encode the site part of each record. `sample_bytes` are the lengths of the sample parts."""
+    rows = zip(
+        sites.position.tolist(),
+        sites.id,
+        sites.ref,
+        sites.alt,
+        _info_parts(header, info),
+        sample_bytes,
+        strict=True,
+    )
+    return [
+        record_start(
+            contig=header.indexes.contigs[chrom],
+            position=position,
+            name="" if name == "." else name,
+            ref=ref,
+            alt=alt,
+            n_info=n_info,
+            info=record_info,
+            n_formats=n_formats,
+            n_samples=n_samples,
+            sample_bytes=size,
+        )
+        for position, name, ref, alt, (n_info, record_info), size in rows
+    ]
+
+
+def join_bcf_records(
+    header: OutputHeader,
+    sites: Sites,
+    chrom: str,
+    info: InfoColumns,
+    formats: Sequence[str],
+    n_samples: Sequence[int],
+    samples: Sequence[Sequence[Sequence[tuple[int, bytes]]]],
+) -> list[bytes]:
+    """Return records with the samples of several files, of which `n_samples` are the numbers of samples.
+
+    `samples` are, for each record and file, the `samples` of `raw_records.SplitRecord`. If only some files
+    have diploid samples, the values of the others are padded, as in a file of all samples.
+    """
+    joined = []
+    for parts in samples:
+        pieces = []
+        for key, values in zip(formats, zip(*parts, strict=True), strict=True):
+            kind, most = INT8 if key == "GT" else FLOAT, max(count for count, _ in values)
+            pieces += [typed_integer(header.indexes.fields[key]), typed_descriptor(kind, most)]
+            pieces += [
+                data if count == most else _pad(data, kind, n, count, most)
+                for n, (count, data) in zip(n_samples, values, strict=True)
+            ]
+        joined.append(b"".join(pieces))
+    starts = site_parts(
+        header, sites, chrom, info, len(formats), sum(n_samples), [len(part) for part in joined]
+    )
+    return [start + part for start, part in zip(starts, joined, strict=True)]
+
+
+def _pad(data: bytes, kind: int, n: int, count: int, most: int) -> bytes:
+    """Append "end of vector" to the `count` values of each of n samples, so that there are `most`."""
+    value_type, end = (np.int8, INT8_END) if kind == INT8 else (np.uint32, FLOAT_END)
+    padded = np.full((n, most), end, value_type)
+    padded[:, :count] = np.frombuffer(data, value_type).reshape(n, count)
+    return padded.tobytes()
+
+
+def _info_parts(header: OutputHeader, info: InfoColumns) -> list[tuple[int, bytes]]:
+    """Return the number of INFO fields of each record, and their bytes."""
+    columns = [_info_column(header, key, texts) for key, texts in info.items()]
+    present = [[value for value in record if value] for record in zip(*columns, strict=True)]
+    return [(len(values), b"".join(values)) for values in present]
+
+
+def _info_column(header: OutputHeader, key: str, texts: list[str | None]) -> list[bytes]:
+    """Return the encoded values of an INFO field; they are empty where a record lacks the field."""
+    start = typed_integer(header.indexes.fields[key])
+    kind = header.info_types[key]
+    if kind == "Flag":
+        start += b"\0"
+        return [b"" if text is None else start for text in texts]
+    if kind == "Integer":
+        return [b"" if text is None else start + typed_integer(int(text)) for text in texts]
+    if kind == "String":
+        return [b"" if text is None else start + typed_text(text) for text in texts]
+    start += typed_descriptor(FLOAT, 1)
+    return [b"" if text is None else start + _FLOAT.pack(float(text)) for text in texts]

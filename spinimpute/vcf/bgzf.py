@@ -135,6 +135,7 @@ class BgzfReader:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="inflate") if threads > 1 else None
         self._tasks: deque[Callable[[], bytes]] = deque()
         self._max_tasks = threads * _TASKS_IN_FLIGHT_PER_THREAD if threads > 1 else 1
+        self._blocks_per_task = _BLOCKS_PER_TASK if threads > 1 else 1
         self._offset = file.tell()
         self._at_end = False
         self._buffer = bytearray()
@@ -154,6 +155,10 @@ class BgzfReader:
         del self._buffer[:size]
         return data
 
+    def tell(self) -> int:
+        """Return how many bytes of the file, which is compressed, have been read."""
+        return self._offset
+
     def close(self) -> None:
         """Stop the threads."""
         self._tasks.clear()
@@ -163,7 +168,7 @@ class BgzfReader:
     def _read_blocks(self) -> list[tuple[int, bytes]]:
         """Read the compressed blocks of one task; return each with its offset in the file."""
         blocks: list[tuple[int, bytes]] = []
-        while len(blocks) < _BLOCKS_PER_TASK:
+        while len(blocks) < self._blocks_per_task:
             header = self._file.read(_BLOCK_HEADER_BYTES)
             if not header:
                 raise DamagedFile("the file is truncated: the block that ends a BGZF file is missing")

@@ -62,10 +62,10 @@ class FileStart(NamedTuple):
     rest: bytes  # bytes after the header that have been read already
 
 
-def read_start(stream: ByteStream) -> FileStart | None:
+def read_start(stream: ByteStream, piece_bytes: int = PIECE_BYTES) -> FileStart | None:
     """Read the header of a decompressed VCF or BCF. Return None if the header is truncated.
 
-    Raises DamagedFile if the header has more than MAX_RECORD bytes.
+    A text is read in pieces of `piece_bytes`. Raises DamagedFile if the header exceeds MAX_RECORD bytes.
     """
     start = stream.read(START_BYTES)
     if start.startswith(BCF_MAGIC):
@@ -75,7 +75,7 @@ def read_start(stream: ByteStream) -> FileStart | None:
         is_whole = len(start) == START_BYTES and len(header) == size
         return FileStart(True, header, START_BYTES + size, b"") if is_whole else None
     lines, seen = bytearray(start), 0
-    while data := stream.read(PIECE_BYTES):
+    while data := stream.read(piece_bytes):
         lines += data
         columns = lines.find(b"\n#CHROM", seen)
         stop = lines.find(b"\n", max(columns + 1, len(lines) - len(data))) + 1 if columns >= 0 else 0
@@ -116,7 +116,7 @@ class OutputLayout(NamedTuple):
     contig_lines: Sequence[str]  # "##contig=<ID=...>", one per contig; their order gives the BCF indexes
     header_lines: Sequence[str] = ()  # further lines, written after all others
     formats: Sequence[str] = ("GT", "DS")  # FORMAT fields: GT first, then DS, HDS and GP in any order
-    extra_info_lines: Sequence[str] = ()  # definitions of additional numeric INFO fields and flags
+    extra_info_lines: Sequence[str] = ()  # definitions of additional INFO fields
     decimals: int = DEFAULT_DECIMALS  # of DS, HDS and GP
 
 
@@ -150,12 +150,18 @@ def make_header(layout: OutputLayout) -> OutputHeader:
     for line in lines:
         if not line.startswith("##") or "\n" in line or "\r" in line:
             raise ValueError(f"not a line of a VCF header: {line!r}")
+    defined = [definition(line) or ("", "") for line in lines]
+    if duplicate := repeated(f"{kind}/{name}" for kind, name in defined if kind in ("contig", "INFO")):
+        raise ValueError(f"{duplicate} is defined twice")
+    return header_of_lines(lines, layout.samples)
+
+
+def header_of_lines(lines: Sequence[str], samples: Sequence[str]) -> OutputHeader:
+    """Return the header with these lines and a line of column names for these samples."""
     defined = [(definition(line) or ("", ""), line) for line in lines]
     contigs = {name: contig_length(line) for (kind, name), line in defined if kind == "contig"}
     info_types = {name: info_type(line) for (kind, name), line in defined if kind == "INFO"}
-    if duplicate := repeated(f"{kind}/{name}" for (kind, name), _ in defined if kind in ("contig", "INFO")):
-        raise ValueError(f"{duplicate} is defined twice")
-    columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *layout.samples]
+    columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *samples]
     text = "\n".join([*lines, "\t".join(columns)]) + "\n"
     return OutputHeader(text, contigs, info_types, header_indexes(lines))
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,6 +58,17 @@ class RecordTable:
 def site_key(position: int, ref: bytes, alt: bytes) -> int:
     """Return a hash of a site's position and alleles. It is valid only in this process."""
     return hash(b"%d\t%s\t%s" % (position, ref, alt))
+
+
+class SplitRecord(NamedTuple):
+    """A record whose columns of samples are apart from its site."""
+
+    position: int
+    name: str  # "." if missing
+    ref: str
+    alt: str
+    info: dict[str, str]  # texts, by key; flags and numbers of BCF have ""
+    samples: list[tuple[int, bytes]]  # see `split`
 
 
 @kernel()
@@ -191,7 +203,8 @@ def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
     for line in header_lines:
         kind, key = definition(line) or ("", "")
         if kind == "INFO":
-            value = rb"" if info_type(line) == "Flag" else rb"=%s(?:,%s)*" % (number, number)
+            values = {"Flag": b"", "String": rb"=[0-9a-f/]++"}
+            value = values.get(info_type(line), rb"=%s(?:,%s)*" % (number, number))
             fields.append(re.escape(key.encode()) + value)
     field = b"|".join(fields) or rb"\."
     info = rb"(?:\.|(?:%s)(?:;(?:%s))*)" % (field, field)
@@ -277,6 +290,21 @@ class TextRecords:
         _swap(swapped_data, np.cumsum(length_R), self._field_index("GT"), self._field_index("HDS"), chosen_N)
         return swapped_data.tobytes()
 
+    def split(self, data: bytes, lengths: Sequence[int]) -> list[SplitRecord]:
+        """Split records that `scan` has accepted. `data` are complete records of these lengths in bytes.
+
+        `samples` is one text: the columns of samples, with tabs between them.
+        """
+        records = []
+        begin = 0
+        for length in lengths:
+            columns = data[begin : begin + length - 1].split(b"\t", _FIXED_COLUMNS)
+            _, position, name, ref, alt, _, _, info = (column.decode() for column in columns[:8])
+            fields = {key: value for key, _, value in (one.partition("=") for one in info.split(";"))}
+            records.append(SplitRecord(int(position), name, ref, alt, fields, [(1, columns[-1])]))
+            begin += length
+        return records
+
 
 class BcfRecords:
     """Parser of BCF records of one chromosome. All must have the FORMAT fields `formats`, in this order."""
@@ -358,6 +386,39 @@ class BcfRecords:
                 swapped = chosen_N & (values[:, 1] != FLOAT_END)
                 values[swapped] = values[swapped][:, ::-1]
         return bytes(swapped_data)
+
+    def split(self, data: bytes, lengths: Sequence[int]) -> list[SplitRecord]:
+        """Split records. Parameters and result are those of `TextRecords.split`.
+
+        `samples` has the number of values of each sample, and the values, for each FORMAT field.
+        """
+        records = []
+        begin = 0
+        for length in lengths:
+            _, _, _, position, _, _, counts, _ = RECORD_HEAD.unpack_from(data, begin)
+            at = begin + RECORD_HEAD.size
+            texts = []
+            for _ in range(3):  # ID, REF, ALT
+                _, count, at = read_descriptor(data, at)
+                texts.append(data[at : at + count].decode())
+                at += count
+            kind, count, at = read_descriptor(data, at)  # FILTER
+            at += count * SIZES[kind] if count else 0
+            info = {}
+            for _ in range(counts & 0xFFFF):
+                kind, _, at = read_descriptor(data, at)
+                key = self._names[read_integer(data, at, kind)]
+                kind, count, at = read_descriptor(data, at + SIZES[kind])
+                size = count * SIZES[kind] if count else 0
+                info[key] = data[at : at + size].decode() if kind == CHAR else ""
+                at += size
+            samples = [
+                (count, data[at : at + count * SIZES[kind] * self._n_samples])
+                for kind, count, at in self._locate_fields(data, begin)[0].values()
+            ]
+            records.append(SplitRecord(position + 1, texts[0] or ".", texts[1], texts[2], info, samples))
+            begin += length
+        return records
 
     def _find_info_end(self, data: bytes, at: int, n_info: int) -> int:
         """Return the end of FILTER and INFO, which start at offset `at`. The header must define them."""

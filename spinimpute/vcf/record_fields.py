@@ -20,7 +20,7 @@ from spinimpute.vcf.header import OutputHeader
 
 MAX_DECIMALS = 5  # of DS, HDS and GP; further decimals of a float32 probability would be noise
 
-_INFO_TYPES = ("Float", "Integer", "Flag")
+_INFO_TYPES = ("Float", "Integer", "Flag", "String")
 _FREQUENCIES = ("AF", "MAF")
 _THOUSANDTHS = {float(number): f"{number / 1_000:g}" for number in range(1_001)}  # texts of 0, 0.001, ..., 1
 
@@ -82,12 +82,13 @@ def info_columns(
 ) -> InfoColumns:
     """Format the INFO fields of r records, in the order of the header.
 
-    `arrays` are numbers, or booleans for flags. A record lacks the field if its number is not finite. The
-    flag TYPED or IMPUTED comes last. Raises ValueError if the header defines no such number or flag.
+    `arrays` are numbers, booleans for flags, or texts. A record lacks the field if its number is not finite
+    or its text is empty. The flag TYPED or IMPUTED comes last. Raises ValueError if the header defines no
+    such field.
     """
     unknown = [key for key in arrays if header.info_types.get(key) not in _INFO_TYPES]
     if unknown:
-        raise ValueError(f"the header defines no numeric INFO field {', '.join(unknown)}")
+        raise ValueError(f"the header defines no INFO field {', '.join(unknown)}")
     ordered = {key: arrays[key] for key in header.info_types if key in arrays}
     columns: InfoColumns = {}
     for key, values in (ordered | {"TYPED": typed, "IMPUTED": ~typed}).items():
@@ -95,6 +96,8 @@ def info_columns(
             continue
         if header.info_types[key] == "Flag":
             columns[key] = ["" if present else None for present in np.asarray(values).tolist()]
+        elif header.info_types[key] == "String":
+            columns[key] = [text or None for text in values.tolist()]
         else:
             columns[key] = _number_texts(key, header.info_types[key], np.asarray(values, np.float64))
     return columns

@@ -6,6 +6,8 @@ are formatted once and kept in a table of cells of eight bytes. A compiled loop 
 Axes: R records, N samples, P alleles of a call, K numbers of a sample, C texts of a table, B bytes of a cell.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from spinimpute.genotypes.sites import Sites
@@ -21,6 +23,16 @@ from spinimpute.vcf.record_fields import (
 )
 
 _CELL_BYTES = 8  # the longest text is a separator and a number with five decimals, such as ":0.12345"
+
+
+def site_columns(sites: Sites, chrom: str, info: InfoColumns, formats: Sequence[str]) -> list[bytes]:
+    """Encode the columns CHROM to FORMAT of each site."""
+    format_column = ":".join(formats)
+    rows = zip(sites.position.tolist(), sites.id, sites.ref, sites.alt, info_texts(info), strict=True)
+    return [
+        f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{format_column}".encode()
+        for position, name, ref, alt, record_info in rows
+    ]
 
 
 def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +114,7 @@ class VcfTextEncoder:
 
     def __init__(self, header: OutputHeader, layout: SampleLayout) -> None:
         keys = list(layout.n_values)
-        self._format_column = ":".join(keys)
+        self._formats = keys
         self._has_genotypes = keys[0] == "GT"
         self._genotype = _text_table(_genotype_texts(layout.max_ploidy) if self._has_genotypes else [b""])
         codes = layout.codes
@@ -146,20 +158,25 @@ class VcfTextEncoder:
         encoded: list[bytes | memoryview] = []
         fixed_lengths = []
         start = 0
-        rows = zip(
-            sites.position.tolist(),
-            sites.id,
-            sites.ref,
-            sites.alt,
-            info_texts(info),
-            stop_R.tolist(),
-            strict=True,
-        )
-        for position, name, ref, alt, record_info, stop in rows:
-            fixed = (
-                f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{self._format_column}"
-            ).encode()
+        for fixed, stop in zip(site_columns(sites, chrom, info, self._formats), stop_R.tolist(), strict=True):
             encoded += (fixed, columns[start:stop])
             fixed_lengths.append(len(fixed))
             start = stop
         return encoded, np.diff(stop_R, prepend=0) + np.array(fixed_lengths, np.int64)
+
+
+def join_text_records(
+    sites: Sites,
+    chrom: str,
+    info: InfoColumns,
+    formats: Sequence[str],
+    samples: Sequence[Sequence[Sequence[tuple[int, bytes]]]],
+) -> list[bytes]:
+    """Return lines with the columns of samples of several files.
+
+    `samples` are, for each record and file, the `samples` of `raw_records.SplitRecord`.
+    """
+    return [
+        b"\t".join([columns, *(text for ((_, text),) in parts)]) + b"\n"
+        for columns, parts in zip(site_columns(sites, chrom, info, formats), samples, strict=True)
+    ]

@@ -17,7 +17,7 @@ from spinimpute.hmm.leave_one_out import leave_one_out_probabilities
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.recombination_scale import most_likely_scale
 from spinimpute.hmm.steps import allele_emissions, jump_probabilities
-from spinimpute.quality.leave_one_out import LeaveOneOutQuality
+from spinimpute.quality.leave_one_out import LeaveOneOutQuality, empirical_r2
 from spinimpute.runtime.errors import InputError
 from tests.array_panel import ArrayPanel
 from tests.hmm.brute_force import forward_backward
@@ -78,7 +78,7 @@ def test_numbers_are_correlations(seed: int) -> None:
     frequency = rng.random(n_sites)
     sites = Sites("1", np.arange(1, n_sites + 1), ["A"] * n_sites, ["C"] * n_sites, ["."] * n_sites)
     quality = LeaveOneOutQuality([str(i) for i in range(9)])
-    er2 = quality.add(sites, frequency, alleles, probability, ploidy)
+    er2 = empirical_r2(quality.add(sites, frequency, alleles, probability, ploidy))
     columns = [slice(stop - k, stop) for stop, k in zip(np.cumsum(ploidy), ploidy, strict=True)]
     minor, minor_probability = (
         np.where(frequency[:, None] > 0.5, 1 - x, x) for x in (alleles.astype(float), probability)

@@ -20,6 +20,7 @@ from spinimpute.pipeline.sequenced.inputs import SequencingSettings
 from spinimpute.pipeline.sequenced.intervals import SequencedInterval, check_inputs, read_intervals
 from spinimpute.pipeline.sequenced.records import write_records
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings, Resources, check_settings
+from spinimpute.quality.stored_sums import SUMS_LINE
 from spinimpute.quality.summary import SequencedSummary
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.memory import fewer_samples, within_budget
@@ -61,8 +62,8 @@ def impute_sequenced(
         The panel sites to impute. Default: all. The default buffer is 1 cM. Regions whose buffers overlap are
         imputed together, so their results depend on which other regions are given.
     output : OutputSettings
-        Formats, decimals, type and header lines of the file, filters, the table of sites, and a report.
-        Other settings are ignored.
+        Formats, decimals, type and header lines of the file, filters, the table of sites, `mergeable`, and a
+        report. Other settings are ignored.
     resources : Resources
         Threads and memory. Fewer threads are used if the memory budget is too small for all.
     force : bool
@@ -98,7 +99,7 @@ def impute_sequenced(
     site_tables = get_site_tables(plan, out, output.sites)
     outs = [*plan.outputs, *site_tables.values()]
     check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
-    check_stored_fields(choose_format(outs[0], output.output_type), output.formats)
+    check_stored_fields(choose_format(outs[0], output.output_type, output.mergeable), output.formats)
     if sequencing.reference is not None and not _any_cram(sequencing):
         summary.warnings.append(f"reference {sequencing.reference} is not used: no file of reads is a CRAM")
     threads, max_memory = choose_threads(resources.threads), resources.max_memory
@@ -170,7 +171,10 @@ def _impute_intervals(
     n_sites = sum(one.n_sites for one in intervals)
     # Which haplotype of a sample comes first is arbitrary, like for targets that are phased in the run.
     region_lines = step.region_lines(intervals[0].panel.chrom, n_sites, None, phased_here=True)
-    writer = step.open_writer(first.samples, first.ploidy, panels, n_sites, region_lines=region_lines)
+    info_lines = [SUMS_LINE] if output.mergeable else []
+    writer = step.open_writer(
+        first.samples, first.ploidy, panels, n_sites, region_lines=region_lines, info_lines=info_lines
+    )
     begin_stage(step.progress, "imputing")
     shares = split_progress(step.progress, [one.sites.n_sites for one in intervals])
     for number, interval in enumerate(intervals):
@@ -183,7 +187,7 @@ def _impute_intervals(
             shares[number],
             interval.likelihoods.bases_X,
         )
-        write_records(interval, windows, writer, summary)
+        write_records(interval, windows, writer, summary, output.mergeable)
 
 
 def _collect_report_data(

@@ -1,6 +1,6 @@
 """Conversion of the imputed probabilities of sequenced samples to records of the output.
 
-Axes: S sites, X samples, Q haplotypes; a 2 is the two haplotypes of a sample.
+Axes: S sites, X samples, Q haplotypes, K sums of a site; a 2 is the two haplotypes of a sample.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import numpy as np
 
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.pipeline.sequenced.intervals import SequencedInterval
-from spinimpute.quality.site_quality import site_quality
+from spinimpute.quality.site_quality import site_quality, site_sums
+from spinimpute.quality.stored_sums import SUMS, encode_sums
 from spinimpute.quality.summary import SequencedSummary
 
 MAX_GENOTYPES, MAX_SITES = 2**18, 8_192  # limits of one block of records
@@ -22,10 +23,12 @@ def write_records(
     imputed: Iterator[tuple[int, np.ndarray]],
     writer: RecordWriter,
     summary: SequencedSummary,
+    write_sums: bool,
 ) -> None:
     """Write the requested sites of an interval, and add their quality to the report data.
 
     imputed: yields, window by window, the first panel site and P(ALT) of its sites, float (S, 2, X).
+    write_sums: whether to write what `merge` needs.
     """
     panel, ploidy = interval.panel, interval.likelihoods.ploidy
     haploid_X = ploidy == 1
@@ -42,10 +45,13 @@ def write_records(
                     rows = slice(first, min(first + max_rows, sites.stop))
                     p_S2X = imputed_S2X[rows.start - start : rows.stop - start]
                     p_SQ = to_haplotype_columns(p_S2X, haploid_X)
-                    info, typed_S = site_quality(p_SQ), np.zeros(len(p_SQ), bool)
+                    sums_KS, typed_S = site_sums(p_SQ), np.zeros(len(p_SQ), bool)
+                    info = site_quality(sums_KS)
                     if summary.report_data is not None:
                         copies_X = np.where(haploid_X, 1, 2)
                         summary.report_data.add_window(panel, rows, p_SQ, info, typed_S, copies_X)
+                    if write_sums:
+                        info[SUMS] = np.array(encode_sums(sums_KS), object)
                     alleles_SQ = to_haplotype_columns(most_likely_alleles(p_S2X, haploid_X), haploid_X)
                     writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
                 summary.written_sites += sites.n_sites

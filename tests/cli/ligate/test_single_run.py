@@ -36,8 +36,8 @@ def test_bytes(run, made, opened, tmp_path, kind, suffix, content):
 def test_no_bit_depends_on_the_region(example, opened, tmp_path, monkeypatch, impute):
     """Of what is computed, before it is rounded: regions that begin and end anywhere."""
     computed: list[np.ndarray] = []
-    quality = impute_target.site_quality
-    monkeypatch.setattr(impute_target, "site_quality", lambda p: (computed.append(p.copy()), quality(p))[1])
+    sums = impute_target.site_sums
+    monkeypatch.setattr(impute_target, "site_sums", lambda p: (computed.append(p.copy()), sums(p))[1])
     impute(example / "target.vcf.gz", tmp_path / "whole.bcf", opened)
     whole = np.concatenate(computed)
     for first, stop in ((1, 700), (777, 3001), (3001, 3004), (3004, 4453)):

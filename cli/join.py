@@ -1,4 +1,4 @@
-"""`spinimpute ligate`: join the imputed chunks of a chromosome into one file."""
+"""`spinimpute ligate` and `spinimpute merge`: join imputed files of regions, or of batches of samples."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import click
 
 from .commands import Command, option
 from .options import (
+    filter_options,
     force_option,
     out_option,
     output_type_option,
@@ -58,6 +59,58 @@ def ligate(
             panel=panel,
             output_type=output_type,
             allow_gaps=allow_gaps,
+            threads=threads,
+            force=force,
+            progress=progress,
+        )
+    print_summary(summary, out, quiet)
+
+
+@click.command(cls=Command)
+@click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
+@out_option("Output (.vcf.gz, .bcf or .vcf); its index is written next to it.")
+@output_type_option
+@filter_options
+@option(
+    "--sites",
+    metavar="FILE",
+    help="Table of all sites, before filters: alleles, AF, MAF, AVG_CS, R2, ER2, TYPED (.tsv.gz).",
+    group="Output",
+)
+@threads_option
+@force_option
+@quiet_option
+def merge(
+    batches: tuple[str, ...],
+    out: str,
+    output_type: str | None,
+    min_r2: float,
+    min_maf: float,
+    sites: str | None,
+    threads: int | None,
+    force: bool,
+    quiet: bool,
+) -> None:
+    """Join files of different samples that 'impute --mergeable' wrote for one region or chromosome.
+
+    The output has the samples in the order of the files. AF, MAF, R2, AVG_CS and ER2 are recomputed: they
+    equal those of a single run with all samples. The files must have the same panel, sites and options.
+
+    Phase an unphased target with 'spinimpute phase' first: otherwise its phase depends on the other samples
+    of a run.
+    """
+    from spinimpute.pipeline.merging.merge import merge_samples
+    from spinimpute.runtime.output_files import check_outputs
+
+    check_outputs([out, sites], force, batches)
+    with progress_bar("merging", quiet) as progress:
+        summary = merge_samples(
+            batches,
+            out,
+            output_type=output_type,
+            min_r2=min_r2,
+            min_maf=min_maf,
+            sites=sites,
             threads=threads,
             force=force,
             progress=progress,

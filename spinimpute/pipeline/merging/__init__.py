@@ -1,0 +1,1 @@
+"""Joining of imputed files of different samples."""
