@@ -174,8 +174,9 @@ class OutputSettings(FileSettings):
         if self.mergeable and record_filter:
             raise InputError(
                 "arguments",
-                f"{argument('mergeable', True)}: files with filters cannot be merged, because merging "
-                f"changes R2 and MAF. Give {argument('min_r2')} and {argument('min_maf')} to 'spinimpute merge'",
+                f"{argument('mergeable', True)}: files with filters cannot be merged: merging changes "
+                f"R2 and MAF. Give {argument('min_r2')} and {argument('min_maf')} to "
+                "'spinimpute merge'",
             )
         return record_filter
 
