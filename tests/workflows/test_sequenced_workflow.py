@@ -1,5 +1,6 @@
 """The Snakemake workflow on sequenced samples: reads in chunks, and mistakes in a sheet of files."""
 
+import os
 import re
 import runpy
 import shutil
@@ -134,7 +135,7 @@ def names_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., d
         (tmp_path / "sheet.tsv").write_text(sheet)
         config = {"out": "o", "panels": {20: {"spin": "p.spin"}}}
         config["targets"] = {"t": {"bam": "sheet.tsv", **target}}
-        names = {"config": config, "WorkflowError": ValueError}
+        names = {"config": config, "WorkflowError": ValueError, "exists": os.path.exists}
         return runpy.run_path(str(WORKFLOW / "files.smk"), names)
 
     return run
