@@ -12,6 +12,7 @@ import click
 from click.core import ParameterSource
 
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import why_unreadable
 
 from .commands import Count, Decorator, Function, combine_options, option
 from .messages import say, warn
@@ -176,7 +177,7 @@ def read_list(path: str, role: str, what: str, comment: str | None = None) -> li
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("read", f"{role} {path}: cannot be read ({error})") from error
+        raise InputError("read", f"{role} {path}: {why_unreadable(error)}") from error
     names = [line.strip() for line in lines if line.strip()]
     if comment is not None:
         names = [name for name in names if not name.startswith(comment)]

@@ -3,6 +3,7 @@
 import gzip
 import io
 import math
+import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ MAX_CM = 1_000
 # The unit of maps up to this length (base pairs) is not checked: a short map may lie in a recombination hot
 # spot or in a region without recombination.
 MIN_CHECKED_BASES = 1_000_000
+_WHOLE = re.compile(r"-?[0-9]{1,18}")  # a position in a map
 # Longer maps (base pairs) with an implausible rate are refused; shorter ones cause a warning, because small
 # genomes can have high rates (yeast: 350 cM/Mb).
 MIN_REFUSED_BASES = 20_000_000
@@ -201,17 +203,15 @@ def _failure(path: Path) -> Callable[[int, str], InputError]:
 def _numbers(
     fields: list[str], columns: _Columns, fail: Callable[[int, str], InputError], number: int
 ) -> tuple[int, float]:
-    try:
-        position = int(fields[columns.position])
-    except ValueError:
-        raise fail(number, f"the position {fields[columns.position]!r} is not a whole number") from None
+    if not _WHOLE.fullmatch(fields[columns.position]):
+        raise fail(number, f"the position {fields[columns.position]!r} is not a whole number")
     try:
         cM = float(fields[columns.cM])
     except ValueError:
         cM = math.nan
-    if not math.isfinite(cM):
+    if not math.isfinite(cM) or "_" in fields[columns.cM]:  # Python reads 1_2 as 12
         raise fail(number, f"the genetic position {fields[columns.cM]!r} is not a number")
-    return position, cM
+    return int(fields[columns.position]), cM
 
 
 def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:

@@ -23,6 +23,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, to_haplotypes
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import why_unreadable
 
 MIN_EXPECTED = 50.0  # expected heterozygotes that are needed to infer the sex of a sample
 # Observed / expected heterozygotes. Males stay below the first value, even with genotyping errors. Females
@@ -73,7 +74,7 @@ def read_sexes(path: str | Path) -> dict[str, bool]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("read", f"list of sexes {path}: cannot be read ({error})") from error
+        raise InputError("read", f"list of sexes {path}: {why_unreadable(error)}") from error
     sexes: dict[str, bool] = {}
     names = [fields[1] for fields in map(str.split, lines) if len(fields) in (3, 5, 6)]
     by_family = len(set(names)) < len(names)  # as in the reader of PLINK files

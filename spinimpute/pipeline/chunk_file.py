@@ -21,8 +21,9 @@ from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import LAST_POSITION, Region
 from spinimpute.outputs.selection import FILTER_LINE
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.unpacking import GZIP_MAGIC
 from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
-from spinimpute.vcf.bgzf import BgzfReader, DamagedFile, open_decompressed
+from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile, open_decompressed, starts_as_bgzf
 from spinimpute.vcf.header import FORMAT_LINES, PIECE_BYTES, FileStart, definition, read_start
 from spinimpute.vcf.raw_records import BcfRecords, RawRecords, RecordTable, TextRecords
 from spinimpute.vcf.variant_file import VariantFile, check_variant_file
@@ -209,6 +210,14 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
 @contextmanager
 def open_imputed(path: Path, role: str, threads: int) -> Iterator[BufferedReader | BgzfReader]:
     """Open a file that `impute` wrote. `role` names the file in messages. Raises InputError if damaged."""
+    with path.open("rb") as file:
+        head = file.read(len(EOF_BLOCK))
+    if head.startswith(GZIP_MAGIC) and not starts_as_bgzf(head):
+        raise InputError(
+            "content",
+            f"{role} {path}: the file is compressed with gzip, not with bgzip. Compress it again: "
+            "gunzip -c OLD | bgzip > NEW",
+        )
     try:
         with open_decompressed(path, threads) as stream:
             yield stream

@@ -152,7 +152,8 @@ def impute(
     site_tables = get_site_tables(plan, out, output.sites)
     outs = [*plan.outputs, *site_tables.values(), *tables.values()]
     inputs = [*files, *get_panel_paths(panels), predictor.model, genetic_map, region.regions_file]
-    check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
+    report_paths = output.report_files.paths_to_check(outs)
+    check_outputs([*outs, *report_paths], force, inputs, streamed=outs[0])
     check_stored_fields(choose_format(outs[0], output.output_type, output.mergeable), output.formats)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
     if plan.skip_absent:  # report a panel without a predictor before any target is read
@@ -161,7 +162,9 @@ def impute(
                 load(parts[0])
     with (
         ExitStack() as report_stack,
-        open_outputs(plan, summary, output, threads, target.sexes, site_tables) as outputs,
+        open_outputs(
+            plan, summary, output, threads, target.sexes, site_tables, [*report_paths, *tables.values()]
+        ) as outputs,
     ):
         for step in outputs.steps(progress):
             file, panel_parts = step.chromosome.vcf, step.chromosome.panels

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -54,19 +54,21 @@ def open_outputs(
     threads: int,
     sexes: Mapping[str, bool] | None,
     site_tables: Mapping[Path, Path] | None = None,
+    reports: Sequence[str | Path] = (),
 ) -> Iterator[OutputFiles]:
     """Yield the output files of a run. Each is written under a temporary name and renamed when complete.
 
-    `site_tables` are those of `get_site_tables`.
+    `site_tables` are those of `get_site_tables`. `reports` are the reports and tables about the whole run,
+    which the caller renames later. Older ones are removed before the first output gets its name: a killed run
+    must not leave new genotypes next to an older report.
 
     If an InputError ends the run, its message also lists the chromosomes whose files are complete.
     """
     with ExitStack() as stack:
-        files = OutputFiles(plan, summary, output, threads, sexes, site_tables or {}, stack)
+        files = OutputFiles(plan, summary, output, threads, sexes, site_tables or {}, reports, stack)
         try:
             yield files
-            if files.writer is not None:
-                files.writer.close()
+            files.complete()
         except InputError as error:
             if not files.completed:
                 raise
@@ -87,6 +89,7 @@ class OutputFiles:
     threads: int
     sexes: Mapping[str, bool] | None
     site_tables: Mapping[Path, Path]  # table of sites of each output that has one
+    reports: Sequence[str | Path]  # paths of the reports about the run
     stack: ExitStack  # closes the writers
     writer: RecordWriter | None = None  # of the current file
     last_chromosome: str = ""  # name of the last chromosome in the current file
@@ -103,10 +106,7 @@ class OutputFiles:
         names = [f"chromosome {one.name}" for one in all_chromosomes]
         shares = split_progress(progress, [1.0] * len(names), names)
         for path, chromosomes in plan.outputs.items():
-            if self.writer is not None:
-                self.writer.close()
-                self.completed.append(self.last_chromosome)
-                self.writer = None
+            self.complete()
             regions = [regions_on_chromosome(plan.regions, one.name) for one in chromosomes]
             if not chromosomes[0].name:  # not yet read; later, `panel_intervals` refuses unfit regions
                 regions = [list(plan.regions)]
@@ -130,6 +130,17 @@ class OutputFiles:
             # Do not report records on another chromosome: they are read in the step of that chromosome.
             self.summary.skipped.pop(ON_ANOTHER_CHROMOSOME, None)
         self.summary.peak_memory_mb = peak_memory_mb()
+
+    def complete(self) -> None:
+        """Give the current output its final name, if there is one, after removing older reports."""
+        if self.writer is None:
+            return
+        for path in self.reports:
+            with suppress(OSError):  # the error is reported when the new report is renamed
+                Path(path).unlink(missing_ok=True)
+        self.writer.close()
+        self.completed.append(self.last_chromosome)
+        self.writer = None
 
     @contextmanager
     def skip_if_absent(self, step: Step) -> Iterator[None]:

@@ -200,7 +200,8 @@ def assign_files(
 
 
 def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
-    if isinstance(panel, str | Path) and Path(panel).is_file() and not is_panel_file(panel):
+    is_other = isinstance(panel, str | Path) and Path(panel).is_file() and not is_panel_file(panel)
+    if is_other and Path(panel).suffix not in PANEL_FILES:  # a damaged panel file is reported as damaged
         raise InputError(
             "content",
             f"{panel} is not a panel file, and several panels, targets or outputs need panel files. "

@@ -26,6 +26,13 @@ class TooLong(OSError):
     """A decompressed file, or a line, is longer than allowed."""
 
 
+def why_unreadable(error: Exception) -> str:
+    """Return why a text file cannot be read, for messages, and what to do if it is not valid UTF-8."""
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not valid UTF-8. Save it as UTF-8 text"
+    return f"it cannot be read ({error})"
+
+
 def check_unpacked(
     unpacked_bytes: int, packed_bytes: int, times: int = _MAX_RATIO, always_allowed: int | None = None
 ) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from spinimpute.genotypes.sites import NO_ALT, ON_ANOTHER_CHROMOSOME, Sites, chromosome_names, is_position
 from spinimpute.runtime.errors import InputError, why_no_file
-from spinimpute.runtime.unpacking import open_text, text_lines
+from spinimpute.runtime.unpacking import open_text, text_lines, why_unreadable
 from spinimpute.vcf.variant_file import VariantFile, starts_as_variant_file
 
 NOT_IN_PANEL = "not in the panel"
@@ -142,4 +142,4 @@ def _lines(path: Path) -> Iterator[_ArraySite]:
                 ref, alt = words[2:] or (None, None)
                 yield _ArraySite(words[0], int(words[1]), ref, alt)
     except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise InputError("read", f"array {path}: cannot be read ({error})") from error
+        raise InputError("read", f"array {path}: {why_unreadable(error)}") from error

@@ -109,12 +109,14 @@ class VariantFile:
                     "the content of this pipe is not VCF or BCF, and other formats cannot be read from a "
                     "pipe. Copy it to a file"
                 ) from error
+            if _is_truncated_gzip(self.path):
+                raise self.error("the compressed file is truncated. Get it again", "damaged") from error
             if problem := _header_problem(start.header):
                 raise self.error(problem) from error
             raise self.error(
                 f"the header cannot be read ({error}). Is the file damaged?", "damaged"
             ) from error
-        if start is not None and not start.is_bcf and (problem := _extra_columns(start)):
+        if start is not None and not start.is_bcf and (problem := _wrong_columns(start)):
             self.close()
             raise self.error(problem)
 
@@ -315,6 +317,8 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
             raise error(
                 "content", f"this is BGEN. Export it (plink2 --bgen FILE ref-first --export {_EXPORT})"
             )
+        if content.startswith(b"\xef\xbb\xbf"):
+            raise error("content", "it starts with a byte-order mark (BOM). Save it as UTF-8 without BOM")
         kind = "a compressed file, but not of a VCF or BCF" if is_gzip else "no VCF or BCF file"
         raise error(
             "content",
@@ -373,11 +377,22 @@ def _header_problem(header: bytes) -> str:
     return NO_SAMPLES if len(columns) == _FIXED_COLUMNS else ""
 
 
-def _extra_columns(start: FileStart) -> str:
-    """Describe a record that has more columns than the header, for a message; "" if there is none.
+def _is_truncated_gzip(path: Path) -> bool:
+    """Return whether a gzip file ends before its end marker."""
+    try:
+        with suppress(OSError, zlib.error), gzip.open(path) as file:
+            while file.read(_READ_BYTES):
+                pass
+    except EOFError:
+        return True
+    return False
 
-    htslib silently ignores such columns. It suffices to check the records that were read with the header,
-    because a program writes all records with equally many columns.
+
+def _wrong_columns(start: FileStart) -> str:
+    """Describe a record with more columns than the header, or with spaces, for a message; "" if none has.
+
+    htslib silently ignores additional columns. It suffices to check the records that were read with the
+    header, because a program writes all records with equally many columns.
     """
     lines = start.header.rstrip(b"\n").split(b"\n")
     if not lines[-1].startswith(b"#CHROM\t"):
@@ -390,6 +405,8 @@ def _extra_columns(start: FileStart) -> str:
                 f"line {number} has {n_here} columns, the header {n_columns}. Name the missing samples, or "
                 "correct the record"
             )
+        if n_here < n_columns == len(line.split()):
+            return f"line {number} has spaces between its columns. Use tabs"
     return ""
 
 

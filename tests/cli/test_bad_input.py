@@ -96,6 +96,14 @@ def one_column_more(head: list[str], rows: list[list[str]]) -> None:
     rows[6].append("0|0")
 
 
+def spaces(head: list[str], rows: list[list[str]]) -> None:
+    rows[:] = [[" ".join(row)] for row in rows]
+
+
+def mark(head: list[str], rows: list[list[str]]) -> None:
+    head[0] = "\ufeff" + head[0]
+
+
 CHANGES: dict[str, tuple[Change, str]] = {
     "no GT": (no_genotypes, "no genotypes (GT) at 20:3537"),
     "no samples": (no_samples, "sites without samples"),
@@ -109,6 +117,8 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "no calls": (no_calls, "all genotypes on 20 are missing at the sites that are in the panel"),
     "empty line": (empty_line, "malformed at record 6, after 20:"),
     "no chromosome": (no_chromosome, "malformed at record 7, after 20:"),
+    "spaces for tabs": (spaces, "line 7 has spaces between its columns. Use tabs"),
+    "byte-order mark": (mark, "it starts with a byte-order mark (BOM). Save it as UTF-8 without BOM"),
     "more columns": (one_column_more, "has 30 columns, the header 29. Name the missing samples"),
 }
 
@@ -130,6 +140,33 @@ def refused(run, panel: Path, tmp_path: Path):  # type: ignore[no-untyped-def]
         return done.err
 
     return check
+
+
+@pytest.mark.parametrize("share", [0.2, 0.8, 1])
+def test_truncated_gzip(refused, text, tmp_path, share):
+    whole = gzip.compress(text.encode())
+    (tmp_path / "t.vcf.gz").write_bytes(whole[: int(share * len(whole)) - 1])
+    refused(tmp_path / "t.vcf.gz", "t.vcf.gz: the compressed file is truncated. Get it again")
+
+
+def test_lists_that_are_not_utf8(refused, run, example, panel, tmp_path):
+    listed, said = tmp_path / "list.txt", "list.txt: it is not valid UTF-8. Save it as UTF-8 text"
+    listed.write_bytes(b"target_AFR_01\n\xff\n")
+    for option in ("--samples-file", "--sex"):
+        refused(example / "target.vcf.gz", said, option, listed)
+    out = tmp_path / "out" / "o.vcf"
+    run("impute", "--bam-list", listed, "--panel", panel, "--out", out).refused(said)
+    run("panel", "tune", "--panel", panel, "--array", listed, "--out", tmp_path / "out" / "o.spin").refused(
+        said
+    )
+
+
+def test_a_damaged_panel_in_a_folder(refused, example, panel, tmp_path):
+    folder = tmp_path / "panels"
+    folder.mkdir()
+    (folder / "20.spin").symlink_to(panel)
+    (folder / "21.spin").write_bytes(panel.read_bytes()[:10])
+    refused(example / "target.vcf.gz", f"panel {folder}/21.spin: truncated: 10 bytes", with_panel=folder)
 
 
 @pytest.mark.parametrize("kind", CHANGES)

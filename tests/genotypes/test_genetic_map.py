@@ -83,6 +83,11 @@ BAD = {
     "cM_falls": ("20 . 1 10\n\n20 . 0.5 11\n", r"line 3: 0.5 cM after 1 cM"),
     "columns": ("20 . 1 10\n20 . 1\n", r"line 2: 3 columns, but a PLINK map has 4"),
     "position_no_number": ("20 . 1 10\n20 . 1 x\n", r"line 2: the position 'x' is not a whole number"),
+    "position_with_underscore": (
+        "20 . 1 10\n20 . 1 2_0\n",
+        r"line 2: the position '2_0' is not a whole number",
+    ),
+    "cM_with_underscore": ("20 . 1 10\n20 . 1_2 20\n", r"line 2: the genetic position '1_2' is not a number"),
     "cM_no_number": ("20 . 1 10\n20 . NA 20\n", r"line 2: the genetic position 'NA' is not a number"),
     "cM_not_finite": ("20 . 1 10\n20 . nan 20\n", r"line 2: the genetic position 'nan' is not a number"),
     "one_point": ("20 . 1 10\n", r"one row"),

@@ -21,6 +21,7 @@ from spinimpute.reports.multiqc import SampleTable
 from spinimpute.reports.page import Page
 from spinimpute.reports.report_files import CHARTS, ReportFiles
 from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.partial_files import PartialFile
 
 pytestmark = pytest.mark.slow
 
@@ -308,3 +309,22 @@ def test_charts_of_an_earlier_run_stay_if_this_one_fails(tmp_path):
     with ExitStack() as beside:
         files.write(nothing, SampleTable("i", "n", "d", (), {}), beside)
     assert not earlier.exists()
+
+
+def test_a_killed_run_leaves_no_older_report(imputed, tmp_path, monkeypatch):
+    """It is killed when its genotypes are complete and its report is not."""
+    paths = {"report": tmp_path / "r.html", "multiqc": tmp_path / "r_mqc.json"}
+    imputed(**paths)
+    complete, completed = PartialFile.complete, []
+
+    def complete_genotypes(file: PartialFile) -> None:
+        if not file.final.name.startswith("o.bcf"):
+            raise KeyboardInterrupt
+        complete(file)
+        completed.append(file.final)
+
+    monkeypatch.setattr(PartialFile, "complete", complete_genotypes)
+    with pytest.raises(KeyboardInterrupt):
+        imputed(force=True, **paths)
+    assert completed[-1] == tmp_path / "o.bcf"
+    assert not any(path.exists() for path in paths.values())

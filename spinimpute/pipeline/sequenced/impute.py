@@ -98,13 +98,17 @@ def impute_sequenced(
     inputs = [*get_panel_paths(panels), genetic_map, *sequencing.paths, region.regions_file]
     site_tables = get_site_tables(plan, out, output.sites)
     outs = [*plan.outputs, *site_tables.values()]
-    check_outputs([*outs, *output.report_files.paths_to_check(outs)], force, inputs, streamed=outs[0])
+    report_paths = output.report_files.paths_to_check(outs)
+    check_outputs([*outs, *report_paths], force, inputs, streamed=outs[0])
     check_stored_fields(choose_format(outs[0], output.output_type, output.mergeable), output.formats)
     if sequencing.reference is not None and not _any_cram(sequencing):
         summary.warnings.append(f"reference {sequencing.reference} is not used: no file of reads is a CRAM")
     threads, max_memory = choose_threads(resources.threads), resources.max_memory
     sexes = sequencing.sexes
-    with ExitStack() as reports, open_outputs(plan, summary, output, threads, sexes, site_tables) as outputs:
+    with (
+        ExitStack() as reports,
+        open_outputs(plan, summary, output, threads, sexes, site_tables, report_paths) as outputs,
+    ):
         for step in outputs.steps(progress):
             samples, panel_parts = sequencing, step.chromosome.panels
             if files:

@@ -289,7 +289,7 @@ def test_other_forms(refused, made, example, tmp_path, content):
     assert "there is no such file" in refused(tmp_path / "absent.bcf")
     plain = tmp_path / "plain.vcf.gz"
     plain.write_bytes(gzip.compress(content(made / "a0.vcf")))
-    assert "no BGZF block" in refused(plain)
+    assert "is compressed with gzip, not with bgzip. Compress it again" in refused(plain)
 
 
 def test_output_that_is_there(run, made, tmp_path):
