@@ -200,8 +200,12 @@ def assign_files(
 
 
 def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
-    is_other = isinstance(panel, str | Path) and Path(panel).is_file() and not is_panel_file(panel)
-    if is_other and Path(panel).suffix not in PANEL_FILES:  # a damaged panel file is reported as damaged
+    if (
+        isinstance(panel, str | Path)
+        and Path(panel).is_file()
+        and Path(panel).suffix not in PANEL_FILES  # a damaged panel file is reported as damaged
+        and not is_panel_file(panel)
+    ):
         raise InputError(
             "content",
             f"{panel} is not a panel file, and several panels, targets or outputs need panel files. "
