@@ -88,6 +88,21 @@ def test_haploid_males(tmp_path: Path, layout: str) -> None:
         assert_equal(files, vcf, samples=samples)
 
 
+def test_regions_of_x_with_other_ploidies(tmp_path: Path) -> None:
+    """Each part of X can be built, although males are diploid in one and haploid in the other."""
+    par1 = source_panel(
+        (1_000_000, "A", "C", ["0|1", "0|0", "0|1", "1|0"]),
+        (1_000_010, "A", "C", ["0|1", "1|0", "1|1", "0|0"]),
+        chrom="X",
+    )
+    whole = MALES._replace(records=par1.records + MALES.records)
+    files, vcf = write_hap_legend(tmp_path, whole), write_vcf_text(tmp_path / "p.vcf", whole)
+    for region in (Region("X", 1, 2_000_000), Region("X", 5_000_000)):
+        assert_equal(files, vcf, region=region)
+    with pytest.raises(InputError, match=r"line 3: column 4 has '-' in some lines and an allele in others"):
+        compile_panel(BuildJob(files, tmp_path / "q.spin", MAP))
+
+
 @pytest.mark.parametrize(
     ("header", "row"),
     [

@@ -21,9 +21,9 @@ from spinimpute.genotypes.ploidy import is_male
 from spinimpute.genotypes.sites import Region, is_position, same_chromosome
 from spinimpute.panels.formats.text_lines import TextLines
 from spinimpute.panels.formats.text_panel import SiteList, TextPanelReader, quote_start
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import MAX_LINE
-from spinimpute.vcf.reader import BLOCK_BYTES, HaplotypeBlock
+from spinimpute.vcf.reader import BLOCK_BYTES, HaplotypeBlock, check_samples
 
 # first words of the header of a .sample file, in lower case
 _SAMPLE_HEADERS = ("id", "id_1", "id1", "sample", "sample_id", "sampleid", "iid", "name")
@@ -67,25 +67,19 @@ class HapLegendReader(TextPanelReader):
             )
         with closing(TextLines(sample, MAX_LINE)) as lines:
             super().__init__(lines, region)
-            names, males = self._read_samples()
-        most_bytes = MAX_LINE + 64 * len(names)
+            self._names, self._males = self._read_samples()
+            self.samples, self._chosen = self._names, samples
+            if samples is not None:
+                check_samples(self, samples)
+        n_samples, most_bytes = len(self._names), MAX_LINE + 64 * len(self._names)
         with closing(TextLines(hap, most_bytes)) as lines:
-            first = lines.read_line().split()
-            self._n_columns = len(first)
-            # whether a column has "-" in place of the second allele of a haploid sample
-            self._is_absent_C = np.zeros(len(first), bool)
-            if len(first) == 2 * len(names):
-                self._is_absent_C[1::2] = [word == b"-" for word in first[1::2]]
-                ploidy = [2 - is_absent for is_absent in self._is_absent_C[1::2].tolist()]
-            elif len(first) == 2 * len(names) - sum(males):
-                ploidy = [2 - is_male for is_male in males]
-            else:
+            self._n_columns = len(lines.read_line().split())
+            if self._n_columns not in (2 * n_samples, 2 * n_samples - sum(self._males)):
                 raise lines.error(
-                    f"expected {2 * len(names)} columns for the {len(names)} samples of {sample}, got "
-                    f"{len(first)}. Give the .sample file that belongs to these haplotypes"
+                    f"expected {2 * n_samples} columns for the {n_samples} samples of {sample}, got "
+                    f"{self._n_columns}. Give the .sample file that belongs to these haplotypes"
                 )
-        self._choose_samples(names, ploidy, samples)
-        self._column_N = np.flatnonzero(~self._is_absent_C)[self._column_N]
+        self._is_absent_C: np.ndarray | None = None  # see `_find_absent`
         self._chrom = files.chrom
         self._lines = TextLines(legend)
         with self.closing_on_error():
@@ -171,14 +165,31 @@ class HapLegendReader(TextPanelReader):
         )
 
     def _expand(self, sites: SiteList, lines: list[bytes]) -> HaplotypeBlock:
-        chars_XC = self._split_columns(lines)
+        chars_XC = self._split_columns(lines)[sites.row]
+        if self._is_absent_C is None:
+            self._is_absent_C = self._find_absent(chars_XC[0])
         is_wrong_XC = (chars_XC | 1) != ord("1")
         if (is_wrong_XC != self._is_absent_C).any() or (chars_XC[:, self._is_absent_C] != _ABSENT).any():
-            raise self._allele_error(lines, chars_XC)
-        alleles_XN = (chars_XC[sites.row] & 1).view(np.int8)
+            raise self._allele_error(chars_XC, self._hap.number - len(lines) + 1 + np.array(sites.row))
+        alleles_XN = (chars_XC & 1).view(np.int8)
         if not np.array_equal(self._column_N, np.arange(self._n_columns)):
             alleles_XN = alleles_XN[:, self._column_N]
         return HaplotypeBlock(sites.take(self._chrom), alleles_XN, np.array(sites.multiallelic))
+
+    def _find_absent(self, first_C: np.ndarray) -> np.ndarray:
+        """Return which columns have "-" for the second allele of a haploid sample, bool (C,).
+
+        `first_C` are the columns of the first site. Also set the ploidy of the samples.
+        """
+        is_absent_C = np.zeros(self._n_columns, bool)
+        if self._n_columns == 2 * len(self._names):
+            is_absent_C[1::2] = first_C[1::2] == _ABSENT
+            ploidy = [2 - is_absent for is_absent in is_absent_C[1::2].tolist()]
+        else:
+            ploidy = [2 - is_male for is_male in self._males]
+        self._choose_samples(self._names, ploidy, self._chosen)
+        self._column_N = np.flatnonzero(~is_absent_C)[self._column_N]
+        return is_absent_C
 
     def _split_columns(self, lines: list[bytes]) -> np.ndarray:
         """Return the columns of lines, which have one character each, uint8 (X, C)."""
@@ -203,17 +214,20 @@ class HapLegendReader(TextPanelReader):
             rows.append(b"".join(words))
         return np.frombuffer(b"".join(rows), np.uint8).reshape(len(lines), self._n_columns)
 
-    def _allele_error(self, lines: list[bytes], chars_XC: np.ndarray) -> InputError:
-        """Return the error for the first wrong allele."""
+    def _allele_error(self, chars_XC: np.ndarray, line_X: np.ndarray) -> InputError:
+        """Return the error for the first wrong allele. `line_X` are the numbers of the lines."""
         is_wrong_XC = (chars_XC | 1) != ord("1")
         is_wrong_XC[:, self._is_absent_C] = chars_XC[:, self._is_absent_C] != _ABSENT
-        row, column = np.unravel_index(int(np.argmax(is_wrong_XC)), is_wrong_XC.shape)
+        row, column = map(int, np.unravel_index(int(np.argmax(is_wrong_XC)), is_wrong_XC.shape))
         char = int(chars_XC[row, column])
-        line = self._hap.number - len(lines) + 1 + int(row)
+        assert self._is_absent_C is not None
         if self._is_absent_C[column] or char == _ABSENT:
-            what = "has '-' in some lines and an allele in others. Choose a region with one ploidy"
+            what = (
+                "has '-' in some lines and an allele in others. Choose a region with one ploidy "
+                f"({argument('region')})"
+            )
         elif char in _MISSING:
             what = "has a missing allele. Fill or remove missing alleles first"
         else:
             what = f"has {chr(char)!r}, but alleles are 0 and 1. Correct the line"
-        return self._hap.error(f"column {int(column) + 1} {what}", line=line)
+        return self._hap.error(f"column {column + 1} {what}", line=int(line_X[row]))

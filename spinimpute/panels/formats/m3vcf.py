@@ -29,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.sites import NoRecord, Region, chromosome_names, is_position
+from spinimpute.genotypes.sites import NoRecord, Region, is_position
 from spinimpute.panels.formats.text_lines import TextLines
 from spinimpute.panels.formats.text_panel import SiteList, TextPanelReader, quote_start
 from spinimpute.runtime.errors import InputError, argument
@@ -209,11 +209,7 @@ class M3vcfReader(TextPanelReader):
         """Return whether an interval overlaps the region."""
         region = self._region
         assert region is not None
-        return (
-            start <= region.end
-            and end >= region.start
-            and bool(chromosome_names(region.chrom, [self._text(chrom)]))
-        )
+        return start <= region.end and end >= region.start and self._is_on_region(self._text(chrom))
 
     def _map_text(self, line: bytes) -> bytes:
         """Return the columns after FORMAT of the first line of a block."""

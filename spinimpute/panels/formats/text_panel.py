@@ -72,6 +72,7 @@ class TextPanelReader(ABC):
         self.skipped: Counter[str] = Counter()
         self._lines, self._region = lines, region
         self._last_position = 0
+        self._is_wanted: dict[str, bool] = {}  # by the name of a chromosome
         self._column_N = np.empty(0, np.int64)  # the haplotypes to read, by their number in the file
 
     @property
@@ -138,7 +139,7 @@ class TextPanelReader(ABC):
         if not is_position(position):
             raise self.error(f"the position {quote_start(position)} is not a whole number")
         if self._region is not None:
-            if chrom not in chromosome_names(self._region.chrom, [chrom]):
+            if not self._is_on_region(chrom):
                 return None
         elif self.chrom and chrom != self.chrom:
             raise self.error(
@@ -161,6 +162,13 @@ class TextPanelReader(ABC):
         if self._region is not None and not self._region.start <= number <= self._region.end:
             return None
         return number
+
+    def _is_on_region(self, chrom: str) -> bool:
+        """Return whether a chromosome's name stands for that of the region, if there is one."""
+        if chrom not in self._is_wanted:
+            region = self._region
+            self._is_wanted[chrom] = region is None or bool(chromosome_names(region.chrom, [chrom]))
+        return self._is_wanted[chrom]
 
     def _usable_alts(self, ref: str, alts: Sequence[str]) -> list[tuple[int, str]]:
         """Return (number from 1, ALT) of the ALT alleles that can be used. Count the others in `skipped`."""
