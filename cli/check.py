@@ -36,8 +36,8 @@ ONLY_FOR_ARRAYS = ("vcf", "bfile", "pfile", "ambiguous", "out")
 @target_options(several=True)
 @sequencing_options(several=True)
 @panels_option(
-    "Reference panel (.spin, VCF or BCF), or a folder with one per chromosome. Repeat for several; panels of "
-    "the same chromosome are merged."
+    "Reference panel (.spin, VCF, BCF or M3VCF), or a folder with one per chromosome. Repeat for several; "
+    "panels of the same chromosome are merged."
 )
 @map_option
 @ambiguous_option

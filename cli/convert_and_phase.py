@@ -61,7 +61,7 @@ def _shared_options(panel_formats: str) -> Decorator:
 
 
 @click.command(cls=PipedCommand)
-@_shared_options(".spin, .spip, VCF or BCF")
+@_shared_options(".spin, .spip, VCF, BCF or M3VCF")
 def convert(ctx: click.Context, **params: Any) -> None:
     """Convert a target of any format to VCF, BCF, PLINK 2 or BGEN, with the panel's REF and ALT.
 

@@ -42,7 +42,13 @@ def _check_outputs(params: Mapping[str, Any]) -> None:
     help="Imputed VCF or BCF with DS, HDS, GP or GT, or -.",
     group="Input",
 )
-@option("--panel", required=True, metavar="FILE", help="Reference panel (.spin, VCF or BCF).", group="Panel")
+@option(
+    "--panel",
+    required=True,
+    metavar="FILE",
+    help="Reference panel (.spin, VCF, BCF or M3VCF).",
+    group="Panel",
+)
 @option(
     "--typed",
     metavar="FILE",

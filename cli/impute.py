@@ -85,8 +85,8 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
 @target_options(several=True)
 @sequencing_options(several=True)
 @panels_option(
-    "Reference panel (.spin, .spip, VCF or BCF), or a folder with one per chromosome. Repeat for several; "
-    "panels of the same chromosome are merged."
+    "Reference panel (.spin, .spip, VCF, BCF or M3VCF), or a folder with one per chromosome. Repeat for "
+    "several; panels of the same chromosome are merged."
 )
 @map_option
 @out_option(

@@ -72,7 +72,7 @@ def evaluate(
     imputed : path
         VCF or BCF with DS, HDS, GP or GT; the first of these that a record has is used.
     panel : ReferencePanel or path
-        An open reference panel, or a `.spin`, `.spip`, VCF or BCF file.
+        An open reference panel, or a `.spin`, `.spip`, VCF, BCF or M3VCF file.
     typed : path or None
         The target file that was imputed; its sites are not scored. None for sequenced samples, for which all
         sites are scored.

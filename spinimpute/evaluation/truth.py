@@ -15,8 +15,10 @@ import numpy as np
 
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, SiteKey, describe_ranges
 from spinimpute.genotypes.builds import is_x
+from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import plain_chromosome
-from spinimpute.panels.opening import is_panel_file, open_panel_file
+from spinimpute.panels.formats.detection import is_m3vcf
+from spinimpute.panels.opening import is_panel_file, open_panel_file, open_reference
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, call
 from spinimpute.runtime.progress import Progress
@@ -39,12 +41,15 @@ class PanelFrequencies:
 
 
 def read_panel(panel: ReferencePanel | str | Path) -> PanelFrequencies:
-    """Return the allele frequencies of a panel: an open panel, or a `.spin`, `.spip`, VCF or BCF file."""
+    """Return the frequencies of a panel: an open panel, or a `.spin`, `.spip`, VCF, BCF or M3VCF file."""
     if not isinstance(panel, str | Path):
         return _panel_frequencies([panel])
     path = Path(panel)
     if path.suffix == ".spin" or is_panel_file(path):
         with open_panel_file(path) as panels:
+            return _panel_frequencies(panels)
+    if is_m3vcf(path):
+        with open_reference(path, GeneticMap.constant()) as panels:
             return _panel_frequencies(panels)
     file = GenotypeFile(path, "panel")
     if not file.samples or "GT" not in file.fields():

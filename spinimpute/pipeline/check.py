@@ -192,13 +192,13 @@ def check(
         The target, in any format that `impute` reads. Or several VCF or BCF files of the same samples, one
         per chromosome.
     panel : ReferencePanel, str or Path, or sequence of them
-        A panel file, an open panel, or a VCF or BCF, from which a temporary panel is built. Or several panel
-        files, or a folder of panel files. Panels of the same chromosome are merged. Several open panels must
-        be the parts of X (`open_panels`).
+        A panel file, an open panel, or a VCF, BCF or M3VCF, from which a temporary panel is built. Or several
+        panel files, or a folder of panel files. Panels of the same chromosome are merged. Several open panels
+        must be the parts of X (`open_panels`).
     target : TargetSettings
         How to read the target.
     genetic_map : str, Path or GeneticMap, optional
-        Genetic map for a panel that is a VCF or BCF.
+        Genetic map for a panel that is not a panel file.
     progress : callable, optional
         Called with the completed fraction of the run.
 

@@ -96,11 +96,11 @@ def impute(
         complete. "{chrom}" in the name is replaced by the chromosome, for one file per chromosome; `.pgen`
         and `.bgen` files cannot hold several.
     panel : ReferencePanel, str or Path, or sequence of them
-        A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF or BCF, from which a temporary
-        panel is built. Or several panel files, or a folder of panel files. Panels of the same chromosome are
-        merged with `merge_panels`, in the given order.
+        A `.spin` or `.spip` file, an open `Panel` or `InducingPanel`, or a VCF, BCF or M3VCF, from which
+        a temporary panel is built. Or several panel files, or a folder of panel files. Panels of the same
+        chromosome are merged with `merge_panels`, in the given order.
     genetic_map : str, Path or GeneticMap, optional
-        The genetic map, if the panel is a VCF or BCF.
+        The genetic map, if the panel is not a panel file.
     predictor : PredictorSettings
         The predictor; by default haplotype attention for panels of haplotypes.
     target : TargetSettings

@@ -107,11 +107,20 @@ def test_m3vcf_where_a_vcf_is_accepted(run, example: Path, tmp_path: Path) -> No
     vcf = write_vcf_text(tmp_path / "p.vcf", first_sites(example / "panel.vcf.gz", 1_000))
     m3vcf = write_m3vcf(tmp_path / "p.m3vcf.gz", read_vcf(vcf), 2, 50)
     target = example / "target.vcf.gz"
+    imputed = shutil.copy(example / "truth.vcf.gz", tmp_path / "imputed.vcf.gz")
     for number, panel in enumerate((vcf, m3vcf)):
         done = run("check", "--vcf", target, "--panel", panel, "-o", tmp_path / f"{number}.tsv")
         assert done.code == 0, done.err
         done = run("convert", "--vcf", target, "--panel", panel, "-q", "-o", tmp_path / f"{number}.vcf")
         assert done.code == 0, done.err
+        done = run(
+            "evaluate", "--panel", panel, "--truth", example / "truth.vcf.gz", "--typed", target,
+            "--imputed", imputed, "-q", "-o", tmp_path / f"{number}",
+        )  # fmt: skip
+        assert done.code == 0, done.err
+    tables = [sorted((tmp_path / str(number)).glob("*.tsv")) for number in range(2)]
+    assert len(tables[0]) > 1
+    assert [one.read_text() for one in tables[0]] == [one.read_text() for one in tables[1]]
     assert (tmp_path / "0.tsv").read_text() == (tmp_path / "1.tsv").read_text()
     records = [
         [line for line in (tmp_path / f"{i}.vcf").read_text().splitlines() if not line.startswith("##")]
