@@ -70,6 +70,12 @@ def ligate(
 @click.argument("batches", nargs=-1, required=True, metavar="BATCH...")
 @out_option("Output (.vcf.gz, .bcf or .vcf); its index is written next to it.")
 @output_type_option
+@option(
+    "--mergeable",
+    is_flag=True,
+    help="Keep in INFO what is needed to merge the output with further files.",
+    group="Output",
+)
 @filter_options
 @option(
     "--sites",
@@ -84,6 +90,7 @@ def merge(
     batches: tuple[str, ...],
     out: str,
     output_type: str | None,
+    mergeable: bool,
     min_r2: float,
     min_maf: float,
     sites: str | None,
@@ -108,6 +115,7 @@ def merge(
             batches,
             out,
             output_type=output_type,
+            mergeable=mergeable,
             min_r2=min_r2,
             min_maf=min_maf,
             sites=sites,

@@ -74,6 +74,16 @@ def _numbers(texts: list[str | None]) -> np.ndarray:
     return np.array([np.nan if text is None else float(text) for text in texts])
 
 
+def filtered_merge_error() -> InputError:
+    """Return the error for an output that is to be filtered, and to be merged later."""
+    limits = f"{argument('min_r2')} and {argument('min_maf')}"
+    return InputError(
+        "arguments",
+        f"{argument('mergeable', True)}: files with filters cannot be merged, because merging changes R2 and "
+        f"MAF. Give {limits} when you merge all files",
+    )
+
+
 def check_table_name(path: str | Path) -> None:
     """Raise InputError unless the name of a table of sites ends with .gz."""
     if not str(path).endswith(".gz"):

@@ -10,7 +10,7 @@ from typing import Any
 from spinimpute.genotypes.regions import parse_regions
 from spinimpute.genotypes.sites import Region
 from spinimpute.outputs.bgen_writer import DEFAULT_BITS
-from spinimpute.outputs.selection import RecordFilter
+from spinimpute.outputs.selection import RecordFilter, filtered_merge_error
 from spinimpute.predictors.interface import Predictor
 from spinimpute.reports.report_files import ReportFiles
 from spinimpute.runtime.errors import InputError, argument
@@ -172,12 +172,7 @@ class OutputSettings(FileSettings):
         """The filter of the records. Raises InputError if a limit is out of range, or with `mergeable`."""
         record_filter = RecordFilter(self.min_r2, self.min_maf)
         if self.mergeable and record_filter:
-            raise InputError(
-                "arguments",
-                f"{argument('mergeable', True)}: files with filters cannot be merged: merging changes "
-                f"R2 and MAF. Give {argument('min_r2')} and {argument('min_maf')} to "
-                "'spinimpute merge'",
-            )
+            raise filtered_merge_error()
         return record_filter
 
     @property

@@ -16,8 +16,6 @@ _REGION = "##spinimpute_region"  # of the lines about regions, phasing and numbe
 
 def check_batches(batches: Sequence[Batch], output_type: str) -> None:
     """Raise InputError if batches do not belong together, or if two have a sample of the same name."""
-    if len(batches) < 2:
-        raise InputError("arguments", "there is nothing to merge: give two files or more")
     owner: dict[str, Batch] = {}
     for batch in batches:
         if batch.is_bcf is not (output_type == "b"):

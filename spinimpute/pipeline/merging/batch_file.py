@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from spinimpute.outputs.selection import FILTER_LINE
 from spinimpute.pipeline.chunk_file import (
     COMMAND_LINE,
     SAMPLES_LINE,
@@ -83,12 +82,6 @@ def read_batch(path: Path) -> Batch:
         raise error(
             f"it lacks INFO/{SUMS}, from which R2 and the other INFO fields are recomputed. Impute it again "
             f"with {argument('mergeable', True)}"
-        )
-    filters = [line.removeprefix(FILTER_LINE) for line in lines if line.startswith(FILTER_LINE)]
-    if filters:
-        raise error(
-            f"its sites were filtered ({filters[0]}), and R2 and MAF change by merging. Merge files without "
-            "filters, and filter the merged file"
         )
     contigs = [name for kind, name in defined if kind == "contig"]
     if len(contigs) != 1:

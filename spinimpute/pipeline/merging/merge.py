@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.genotypes.sites import Sites
-from spinimpute.outputs.selection import RecordFilter, SiteTableWriter, check_table_name
+from spinimpute.outputs.selection import RecordFilter, SiteTableWriter, check_table_name, filtered_merge_error
 from spinimpute.pipeline.chunk_file import (
     COMMAND_LINE,
     SAMPLES_LINE,
@@ -50,7 +50,7 @@ from spinimpute.runtime.output_files import check_output, check_outputs
 from spinimpute.runtime.progress import Progress
 from spinimpute.vcf.bcf_encoder import join_bcf_records
 from spinimpute.vcf.bcf_format import file_start
-from spinimpute.vcf.header import OutputHeader, header_of_lines
+from spinimpute.vcf.header import OutputHeader, definition, header_of_lines
 from spinimpute.vcf.raw_records import SplitRecord
 from spinimpute.vcf.record_fields import info_columns
 from spinimpute.vcf.text_encoder import join_text_records
@@ -82,6 +82,7 @@ def merge_samples(
     out: str | Path,
     *,
     output_type: str | None = None,
+    mergeable: bool = False,
     min_r2: float = 0.0,
     min_maf: float = 0.0,
     sites: str | Path | None = None,
@@ -103,6 +104,9 @@ def merge_samples(
         Output file: BCF if the batches are BCF, otherwise `.vcf.gz` or `.vcf`.
     output_type : str, optional
         "z" (VCF.gz), "b" (BCF) or "v" (VCF). Default: chosen by the suffix.
+    mergeable : bool
+        Write INFO/SUMS, so that the output can be merged with further files. Cannot be combined with `min_r2`
+        and `min_maf`.
     min_r2 : float
         Smallest INFO/R2 of all samples together, for imputed sites to write. Typed sites are always written.
     min_maf : float
@@ -128,6 +132,10 @@ def merge_samples(
         same name, or, without `force`, `out` exists.
     """
     record_filter = RecordFilter(min_r2, min_maf)
+    if mergeable and record_filter:
+        raise filtered_merge_error()
+    if not batches:
+        raise InputError("arguments", "there is nothing to merge: give at least one file")
     if sites is not None:
         check_table_name(sites)
     check_outputs([out, sites], force, batches)
@@ -140,7 +148,7 @@ def merge_samples(
     samples = [name for batch in read for name in batch.samples]
     summary = MergeSummary(batches=len(read), samples=len(samples))
     summary.note_few_samples(len(samples))
-    lines = [*_merged_lines(read, summary.notes), *record_filter.header_lines]
+    lines = [*_merged_lines(read, summary.notes, mergeable), *record_filter.header_lines]
     header = header_of_lines(lines, samples)
     start = header.text.encode()
     with (
@@ -182,18 +190,23 @@ def _allow_open_files(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-def _merged_lines(batches: Sequence[Batch], notes: Sequence[str]) -> list[str]:
+def _merged_lines(batches: Sequence[Batch], notes: Sequence[str], mergeable: bool) -> list[str]:
     """Return the header lines of the output: those of a single run with all samples."""
     lines: list[str] = []
+    sums = [] if mergeable else [("INFO", SUMS), ("INFO", ER2_SUMS)]
     notes_left = [f"{_NOTE_LINE}{note}" for note in notes]
     for line in batches[0].lines:
         if line.startswith(_NOTE_LINE):
             lines += notes_left
             notes_left = []
         elif line.startswith(SAMPLES_LINE):
-            lines.append(f"{SAMPLES_LINE}{sum(len(batch.samples) for batch in batches)}")
+            n_samples = sum(len(batch.samples) for batch in batches)
+            lines += [f"{SAMPLES_LINE}{n_samples}"] if mergeable else []
         elif line.startswith(COMMAND_LINE):
-            lines.append(remove_options(OWN_OPTIONS, line))
+            line = remove_options(OWN_OPTIONS, line)
+            lines.append(line if mergeable else line.replace(" --mergeable", ""))
+        elif definition(line) in sums:
+            continue
         elif line.startswith(TARGET_LINE):
             checksums = [batch.values(TARGET_LINE) for batch in batches]
             # equal lines were copied from the header of one target of all samples, see `target_line`
@@ -310,12 +323,14 @@ def _merged_info(
     """Return the INFO fields of all samples together."""
     sums_KU = reduce(add_sums, sums_BKU)
     info = site_quality(sums_KU)
-    info[SUMS] = np.array(encode_sums(sums_KU), object)
-    if ER2_SUMS in header.info_types:
+    if SUMS in header.info_types:
+        info[SUMS] = np.array(encode_sums(sums_KU), object)
+    if "ER2" in header.info_types:
         batches = zip(streams, records, strict=True)
         call_sums_KU = np.sum([_decode(ER2_SUMS, decode_call_sums, *batch) for batch in batches], axis=0)
         info["ER2"] = empirical_r2(call_sums_KU)
-        info[ER2_SUMS] = np.array(encode_call_sums(call_sums_KU), object)
+        if ER2_SUMS in header.info_types:
+            info[ER2_SUMS] = np.array(encode_call_sums(call_sums_KU), object)
     if "FAR" in header.info_types:  # far from the typed sites of all batches
         is_far = np.array([["FAR" in record.info for record in rows] for rows in records])
         info["FAR"] = np.logical_and.reduce(is_far, axis=0)

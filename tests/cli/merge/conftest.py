@@ -63,10 +63,14 @@ def impute(example: Path, small: Any) -> Callable[..., Path]:
 
 @pytest.fixture(scope="session")
 def made(names: list[str], impute: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with whole.*, and the batches 0.*, 1.* and 2.*; the second has one sample."""
+    """A folder with whole.*, and the batches 0.*, 1.* and 2.*; the second has one sample.
+
+    plain.* is like whole.*, but not mergeable.
+    """
     folder = tmp_path_factory.mktemp("batches")
     for suffix in SUFFIXES:
         impute(folder / f"whole{suffix}")
+        impute(folder / f"plain{suffix}", mergeable=False)
         for number, samples in enumerate((names[:11], names[11:12], names[12:])):
             impute(folder / f"{number}{suffix}", samples)
     return folder

@@ -90,7 +90,6 @@ def test_sites_that_one_batch_lacks_at_its_end(refused, made, changed):
 def test_formats(refused, made):
     assert "is BCF, but the output is VCF" in refused(made / "0.vcf", made / "1.bcf")
     assert "is VCF, but the output is BCF" in refused(made / "0.vcf", made / "1.bcf", suffix=".bcf")
-    assert "give two files or more" in refused(made / "0.vcf")
     assert "none.vcf" in refused(made / "0.vcf", "none.vcf")
 
 
