@@ -53,6 +53,17 @@ def test_the_inputs_of_the_example_are_those_of_the_workflow(tmp_path: Path) -> 
     assert names <= set(re.findall(r"^        (\w+): \"", WDL.read_text(), re.M))
 
 
+def write_samples(vcf: Path, names: list[str]) -> str:
+    """A file with some samples of a file, beside it."""
+    out = vcf.with_name(f"{len(names)} samples.vcf.gz")
+    reader = cyvcf2.VCF(str(vcf), samples=names)
+    writer = cyvcf2.Writer(str(out), reader, "wz")
+    for record in reader:
+        writer.write_record(record)
+    writer.close()
+    return str(out)
+
+
 @pytest.mark.skipif("bare" not in BACKENDS.names, reason="miniwdl-backend-bare is not installed")
 def test_regions_and_batches_are_those_of_a_single_run(tmp_path: Path) -> None:
     """Two batches of samples in two regions, in files whose names have blanks."""
@@ -68,8 +79,9 @@ def test_regions_and_batches_are_those_of_a_single_run(tmp_path: Path) -> None:
     spinimpute("panel", "build", "--vcf", vcf, "--map", genetic_map, "--out", panel)
     spinimpute("phase", "--vcf", EXAMPLE / "target.vcf.gz", "--panel", panel, "--out", phased)
     spinimpute("impute", "--vcf", phased, "--panel", panel, "--format", "GT,DS", "--out", whole)
+    names = cyvcf2.VCF(str(phased)).samples
     inputs = {
-        "targets": [str(phased)],
+        "targets": [write_samples(phased, names[:8]), write_samples(phased, names[8:])],
         "panel": str(panel),
         "prefix": "all of it",
         "chunk_cM": 0.8,
@@ -83,6 +95,7 @@ def test_regions_and_batches_are_those_of_a_single_run(tmp_path: Path) -> None:
     outputs = json.loads(done.stdout)["outputs"]
     imputed = Path(outputs["ImputeChromosome.imputed"])
     assert imputed.name == "all of it.vcf.gz"
+    assert cyvcf2.VCF(str(imputed)).samples == names
     assert [str(record) for record in cyvcf2.VCF(str(imputed))] == [
         str(record) for record in cyvcf2.VCF(str(whole))
     ]
