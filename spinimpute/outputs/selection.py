@@ -5,8 +5,8 @@ Axes: r records, n samples.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +18,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.outputs.plink_writer import PlinkWriter
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.output_files import OutputGroup, check_writable
+from spinimpute.runtime.output_files import CannotWrite, OutputGroup, check_writable
 from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.header import OutputHeader
@@ -101,8 +101,8 @@ class SiteTableWriter:
 
     def __init__(self, path: Path, output: OutputGroup) -> None:
         """Open the table, and write the names of the columns."""
-        self._output = output
-        with output.convert_errors():
+        self._path, self._output = path, output
+        with self._convert_errors():
             check_writable(path)
             output.files.append(PartialFile(path))
             self._file = output.files[-1].path.open("wb")
@@ -118,16 +118,25 @@ class SiteTableWriter:
         names = [name or "." for name in sites.id]
         rows = zip([chrom] * len(sites), positions, names, sites.ref, sites.alt, *info, typed, strict=True)
         assert self._bgzf is not None, "the table is not finished"
-        with self._output.convert_errors():
+        with self._convert_errors():
             self._bgzf.write("".join("\t".join(row) + "\n" for row in rows).encode())
 
     def finish(self) -> None:
         """Write the end of the table. A second call does nothing."""
         if self._bgzf is not None:
-            with self._output.convert_errors():
+            with self._convert_errors():
                 self._bgzf.finish()
                 self._file.close()
             self._bgzf = None
+
+    @contextmanager
+    def _convert_errors(self) -> Iterator[None]:
+        """Remove all files of the output if the `with` block fails. Name the table in write errors."""
+        with self._output.convert_errors():
+            try:
+                yield
+            except OSError as error:
+                raise CannotWrite(self._path, error) from error
 
     def drop(self) -> None:
         """Close the table without finishing it."""

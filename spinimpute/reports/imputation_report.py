@@ -39,6 +39,8 @@ def imputation_report(summary: ImputationSummary, data: ReportData, target: str,
         "typed sites used": f"{number(summary.matched_sites)} of {number(summary.typed_sites)}",
         "sites written": number(summary.written_sites),
     }
+    if summary.left_out_sites:
+        card_values["sites left out by the filters"] = number(summary.left_out_sites)
     if summary.samples > 1:  # R2 cannot be estimated from one sample
         card_values[f"imputed sites with R2 ≥ {GOOD_R2}"] = number(n_good)
     if summary.samples < RELIABLE_SAMPLES:

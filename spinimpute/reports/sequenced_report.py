@@ -29,6 +29,8 @@ def sequenced_report(summary: SequencedSummary, data: ReportData, target: str, p
         "sites with data": f"{number(summary.coverage.known_sites)} of {number(summary.panel_sites)}",
         "sites written": number(summary.written_sites),
     }
+    if summary.left_out_sites:
+        card_values["sites left out by the filters"] = number(summary.left_out_sites)
     if n_samples > 1:  # R2 cannot be estimated from one sample
         n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
         card_values[f"sites with R2 ≥ {GOOD_R2}"] = number(n_good)

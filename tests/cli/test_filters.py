@@ -231,10 +231,36 @@ def test_a_table_to_standard_output_beside_the_file_is_not_needed(run, example, 
     assert done.out.count("\n20\t") == len(records(whole))
 
 
-def test_no_table_remains_of_a_failed_run(run, example, panel, tmp_path, small_disk):
-    """It is renamed together with the output."""
-    disk = small_disk(64)
-    sites = tmp_path / "s.tsv.gz"
-    run.impute(example / "target.vcf.gz", panel, disk.folder / "o.vcf", "--sites", sites).refused("No space")
-    assert not list(tmp_path.glob("*tsv*"))
-    assert not list(tmp_path.glob(".*"))
+@pytest.mark.parametrize("small", ["o.vcf", "s.tsv.gz"])
+def test_nothing_remains_of_a_failed_run(run, example, panel, tmp_path, small_disk, small):
+    """The message names the file for which there is no space."""
+    folder = small_disk(16).folder
+    paths = {name: (folder if name == small else tmp_path) / name for name in ("o.vcf", "s.tsv.gz")}
+    run.impute(example / "target.vcf.gz", panel, paths["o.vcf"], "--sites", paths["s.tsv.gz"]).refused(
+        f"cannot write {paths[small]}: No space left"
+    )
+    assert [path.name for path in (*tmp_path.iterdir(), *folder.iterdir()) if path != folder] == []
+
+
+def test_bits_of_bgen(run, example, panel, tmp_path):
+    bgen = pytest.importorskip("bgen")
+    given = (example / "target.vcf.gz", panel)
+    run.impute(*given, tmp_path / "o.vcf", "--bgen-bits", 16).refused(
+        "--bgen-bits has no effect on outputs other than BGEN. Leave it out"
+    )
+    for bits in (8, 16):
+        out = tmp_path / f"{bits}.bgen"
+        run.impute(*given, out, "--region", REGION, "--bgen-bits", bits).ok()
+        with bgen.BgenReader(out) as reader:
+            steps = np.concatenate([v.probabilities for v in reader]).ravel() * (2**bits - 1)
+        np.testing.assert_allclose(steps, np.rint(steps), atol=0.01)
+        assert bits == 8 or np.abs(steps / 257 - np.rint(steps / 257)).max() > 0.1
+
+
+def test_a_report_names_the_sites_that_are_left_out(run, example, panel, tmp_path):
+    pytest.importorskip("matplotlib")
+    given = ("--region", REGION, "--report", tmp_path / "r.html", "--min-maf", MAF)
+    done = run.impute(example / "target.vcf.gz", panel, tmp_path / "o.vcf", *given).ok()
+    left_out = re.search(r"(\d+) sites were left out", done.err)[1]
+    card = f"<dt>sites left out by the filters</dt><dd>{int(left_out):,}</dd>"
+    assert card in (tmp_path / "r.html").read_text()
