@@ -25,10 +25,11 @@ from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.open_files import closed, opened
 from spinimpute.vcf.index_reader import index_mismatch
-from spinimpute.vcf.reader import HaplotypeBlock, HaplotypeReader
+from spinimpute.vcf.reader import HaplotypeBlock, HaplotypeReader, SampleFile
 from spinimpute.vcf.variant_file import Record
 
 DUPLICATE_RECORD = "duplicate of an earlier record"
+MOST_AT_POSITION = 10_000  # records of one position, which are kept in memory together
 CONTRADICTORY_RECORD = "contradicts another record of the same site"
 
 
@@ -61,7 +62,7 @@ class BatchReader(HaplotypeReader):
 
     def batches(self) -> Iterator[SiteBatch]:
         """Yield all batches. This works only once."""
-        return encode_batches(self, self.skipped)
+        return encode_batches(self, self.skipped, self._file)
 
     def _usable_alts(self, record: Record, ref: str, alts: list[str]) -> list[tuple[int, str]]:
         usable = super()._usable_alts(record, ref, alts)
@@ -72,12 +73,15 @@ class BatchReader(HaplotypeReader):
         return [pair for pair, reason in zip(usable, reasons, strict=True) if not reason]
 
 
-def encode_batches(blocks: Iterable[HaplotypeBlock], skipped: dict[str, int]) -> Iterator[SiteBatch]:
+def encode_batches(
+    blocks: Iterable[HaplotypeBlock], skipped: dict[str, int], file: SampleFile
+) -> Iterator[SiteBatch]:
     """Sort the records of each position, drop duplicates, and encode the blocks of a panel.
 
-    `skipped` maps reasons to the number of dropped records. It is updated in place.
+    `skipped` maps reasons to the number of dropped records. It is updated in place. Raises InputError for too
+    many records of one position, which are kept in memory together.
     """
-    for sites, alleles, multiallelic in _without_duplicates(blocks, skipped):
+    for sites, alleles, multiallelic in _without_duplicates(_whole_positions(blocks, file), skipped):
         # `alleles` may be in Fortran order
         packed = np.ascontiguousarray(np.packbits(alleles.view(np.uint8), axis=1))
         yield SiteBatch(sites, allele_counts(packed), multiallelic, store_rows(packed, alleles.shape[1]))
@@ -87,7 +91,7 @@ def _without_duplicates(
     blocks: Iterable[HaplotypeBlock], skipped: dict[str, int]
 ) -> Iterator[HaplotypeBlock]:
     """Yield blocks sorted by position and alleles, without duplicates and contradictory records."""
-    for block in _whole_positions(blocks):
+    for block in blocks:
         keys = block.sites.keys()
         kept = []
         for _, same in groupby(sorted(range(len(keys)), key=keys.__getitem__), keys.__getitem__):
@@ -102,7 +106,7 @@ def _without_duplicates(
         yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
 
 
-def _whole_positions(blocks: Iterable[HaplotypeBlock]) -> Iterator[HaplotypeBlock]:
+def _whole_positions(blocks: Iterable[HaplotypeBlock], file: SampleFile) -> Iterator[HaplotypeBlock]:
     """Yield blocks that are cut between positions, never within one."""
     pending: HaplotypeBlock | None = None
     for block in blocks:
@@ -114,6 +118,9 @@ def _whole_positions(blocks: Iterable[HaplotypeBlock]) -> Iterator[HaplotypeBloc
             )
         first = int(np.searchsorted(block.sites.position, block.sites.position[-1]))
         pending = _take(block, slice(first, None))
+        if len(pending.sites) > MOST_AT_POSITION:
+            where = f"{block.sites.chrom}:{block.sites.position[-1]}"
+            raise file.error(f"more than {MOST_AT_POSITION:,} records at {where}. Is the file damaged?")
         if first:
             yield _take(block, slice(first))
     if pending is not None:

@@ -11,7 +11,7 @@ import pytest
 
 from spinimpute.genotypes.sites import NoRecord, Region
 from spinimpute.panels.build import BuildJob, compile_panel
-from spinimpute.panels.formats import hap_legend
+from spinimpute.panels.formats import text_panel
 from spinimpute.panels.formats.hap_legend import HapLegend
 from spinimpute.runtime.errors import InputError
 from tests.panels.panel_formats import (
@@ -23,6 +23,8 @@ from tests.panels.panel_formats import (
     write_hap_legend,
     write_vcf_text,
 )
+
+pytestmark = pytest.mark.slow
 
 SMALL = source_panel(
     (10, "A", "C", ["0|1", "1|0", "0|0"]),
@@ -45,11 +47,11 @@ def small(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("end", ["", ".gz"])
-@pytest.mark.parametrize("block_bytes", [1, hap_legend.BLOCK_BYTES])
+@pytest.mark.parametrize("block_bytes", [1, text_panel.BLOCK_BYTES])
 def test_the_panel_of_the_vcf(
     small: Path, tmp_path: Path, end: str, block_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hap_legend, "BLOCK_BYTES", block_bytes)
+    monkeypatch.setattr(text_panel, "BLOCK_BYTES", block_bytes)
     panel = read_vcf(small)
     positions = [record.position for record in panel.records]
     files = write_hap_legend(tmp_path, panel, end)

@@ -25,6 +25,8 @@ from tests.panels.panel_formats import (
     write_vcf_text,
 )
 
+pytestmark = pytest.mark.slow
+
 # version, whether blocks share records, whether version 2 has alleles like version 1
 VERSIONS = [(1, True, False), (2, True, False), (2, True, True), (3, False, False), (3, True, False)]
 GRCH38 = "##contig=<ID=X,length=156040895>"
@@ -69,7 +71,7 @@ def test_regions_and_samples(small: Path, tmp_path: Path, version: int, block: i
 def test_large_blocks_are_expanded_in_pieces(
     small: Path, tmp_path: Path, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spinimpute.panels.formats.m3vcf.BLOCK_BYTES", 1)
+    monkeypatch.setattr("spinimpute.panels.formats.text_panel.BLOCK_BYTES", 1)
     assert_equal(write_m3vcf(tmp_path / "p.m3vcf", read_vcf(small), version, 100), small)
 
 
@@ -283,4 +285,13 @@ def test_an_endless_line_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path = write_m3vcf(tmp_path / "p.m3vcf", SMALL, 1, 3)
     path.write_text(path.read_text().replace("\t0111\n", "\t" + 400 * "0" + "\n"))
     with pytest.raises(InputError, match="line 11: the line is longer than 300 bytes"):
+        compile_panel(BuildJob(path, tmp_path / "p.spin", MAP))
+
+
+@pytest.mark.parametrize("name", ["p.vcf", "p.m3vcf"])
+def test_too_many_records_of_one_position(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spinimpute.panels.vcf_reading.MOST_AT_POSITION", 20)
+    panel = source_panel(*[(10, "A", "C", ["0|1", "1|0"])] * 21)
+    path = (write_vcf_text if name == "p.vcf" else write_m3vcf)(tmp_path / name, panel)
+    with pytest.raises(InputError, match=f"panel {path}.*: more than 20 records at 20:10"):
         compile_panel(BuildJob(path, tmp_path / "p.spin", MAP))

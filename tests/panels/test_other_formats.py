@@ -22,6 +22,8 @@ from tests.panels.panel_formats import (
     write_vcf_text,
 )
 
+pytestmark = pytest.mark.slow
+
 # name, content and a part of the message
 FILES = [
     ("panel.bref3", b"\x7a\x88\x74\xf4\0", r"Beagle .* java -jar unbref3.jar {} > panel.vcf"),

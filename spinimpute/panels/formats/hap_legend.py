@@ -20,10 +20,10 @@ import numpy as np
 from spinimpute.genotypes.ploidy import is_male
 from spinimpute.genotypes.sites import Region, is_position, same_chromosome
 from spinimpute.panels.formats.text_lines import TextLines
-from spinimpute.panels.formats.text_panel import SiteList, TextPanelReader, quote_start
+from spinimpute.panels.formats.text_panel import SiteList, TextPanelReader, choose_rows, quote_start
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import MAX_LINE
-from spinimpute.vcf.reader import BLOCK_BYTES, HaplotypeBlock, check_samples
+from spinimpute.vcf.reader import HaplotypeBlock, check_samples
 
 # first words of the header of a .sample file, in lower case
 _SAMPLE_HEADERS = ("id", "id_1", "id1", "sample", "sample_id", "sampleid", "iid", "name")
@@ -127,7 +127,7 @@ class HapLegendReader(TextPanelReader):
             )
 
     def _blocks(self) -> Iterator[HaplotypeBlock]:
-        most_rows = max(BLOCK_BYTES // self._n_columns, 16)
+        most_rows = choose_rows(self._n_columns)
         n_rows = most_rows
         with closing(self):
             while n_rows == most_rows:

@@ -31,10 +31,10 @@ import numpy as np
 
 from spinimpute.genotypes.sites import NoRecord, Region, is_position
 from spinimpute.panels.formats.text_lines import TextLines
-from spinimpute.panels.formats.text_panel import SiteList, TextPanelReader, quote_start
+from spinimpute.panels.formats.text_panel import SiteList, TextPanelReader, choose_rows, quote_start
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import GZIP_MAGIC
-from spinimpute.vcf.reader import BLOCK_BYTES, HaplotypeBlock
+from spinimpute.vcf.reader import HaplotypeBlock
 
 _FORMAT_LINE = re.compile(rb"##(?:sub)?fileformat=(?:M3VCF|MVCF|OPTM)(?:v(\d)[\d.]*)?\s*$", re.M)
 _START_BYTES = 2**9  # the format is in one of the first lines
@@ -154,7 +154,7 @@ class M3vcfReader(TextPanelReader):
         return counts
 
     def _blocks(self) -> Iterator[HaplotypeBlock]:
-        most_rows = max(BLOCK_BYTES // len(self._column_N), 16)
+        most_rows = choose_rows(len(self._column_N))
         line = self._first_line
         last: tuple[list[bytes], np.ndarray] | None = None  # the last record of a block, and its haplotypes
         with closing(self):

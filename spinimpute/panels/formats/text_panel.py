@@ -28,7 +28,7 @@ from spinimpute.genotypes.sites import (
 from spinimpute.panels.formats.text_lines import TextLines
 from spinimpute.panels.vcf_reading import SiteBatch, encode_batches
 from spinimpute.runtime.errors import Code, InputError, argument, repeated
-from spinimpute.vcf.reader import HaplotypeBlock, check_samples
+from spinimpute.vcf.reader import BLOCK_BYTES, HaplotypeBlock, check_samples
 
 
 class SiteList:
@@ -87,7 +87,7 @@ class TextPanelReader(ABC):
     def batches(self) -> Iterator[SiteBatch]:
         """Yield all batches. This works only once."""
         n_batches = 0
-        for batch in encode_batches(self._blocks(), self.skipped):
+        for batch in encode_batches(self._blocks(), self.skipped, self):
             n_batches += 1
             yield batch
         if not n_batches:
@@ -188,6 +188,11 @@ class TextPanelReader(ABC):
             raise self.error(
                 f"{quote_start(value)} is not valid UTF-8. Is the file damaged?", "damaged"
             ) from error
+
+
+def choose_rows(n_haplotypes: int) -> int:
+    """Return the maximum number of records to keep in memory together."""
+    return min(max(BLOCK_BYTES // n_haplotypes, 16), 4096)
 
 
 def quote_start(value: bytes) -> str:
