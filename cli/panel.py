@@ -440,11 +440,7 @@ def info(file: str) -> None:
                 "genetic length": f"{opened.cM[-1] - opened.cM[0]:.3f} cM",
                 "sites": opened.n_sites,
                 "of multi-allelic records": int(opened.multiallelic.sum()),
-                "poorly predictable": (
-                    int((opened.prediction_trust < LOW_TRUST).sum())
-                    if opened.knows_discordance
-                    else "not known: built by an earlier version"
-                ),
+                "poorly predictable": int((opened.prediction_trust < LOW_TRUST).sum()),
                 **opened.described(),
                 "samples": opened.n_samples,
                 "haplotypes": opened.n_haplotypes,

@@ -132,8 +132,6 @@ def damaged_panel(kind: FileKind) -> Damage:
             name = draw.choice(sorted(sections))
             damage = damaged_text if name in _TEXT_SECTIONS and draw.random() < 0.8 else in_place
             sections[name] = damage(sections[name], draw)
-            if len(sections.get("block_crc", b"")) == CRC.size:  # of the only block
-                sections["block_crc"] = CRC.pack(zlib.crc32(sections["haplotypes"]))
         return assembled(kind, header, sections, parts)
 
     return damaged
@@ -213,9 +211,9 @@ def unpacked_panel(content: bytes, kind: FileKind) -> tuple[dict[str, Any], dict
     sections = {}
     for name, place in header.pop("sections").items():
         stored = content[place["offset"] : place["offset"] + place["nbytes"]]
-        sections[name] = _decompressed(stored) if kind.compressed else stored
+        sections[name] = _decompressed(stored)
     parts = []
-    for start, nbytes, _ in struct.iter_unpack("<QII", sections.pop("parts", b"")):
+    for start, nbytes, _ in struct.iter_unpack("<QII", sections.pop("parts")):
         parts.append(_decompressed(content[start : start + nbytes]))
     return header, sections, parts
 
@@ -247,20 +245,17 @@ def assembled(
     bytes
         The file.
     """
-    stored = _compressed if kind.compressed else bytes
     body = bytearray(kind.preamble_bytes)
     table = b""
     for number, part in enumerate(parts):
-        content = (stored_parts or {}).get(number) or stored(part)
+        content = (stored_parts or {}).get(number) or _compressed(part)
         table += struct.pack("<QII", len(body), len(content), zlib.crc32(content))
         body += content
     places = {}
-    for name, section in (dict(sections) | ({"parts": table} if kind.has_blocks else {})).items():
-        content = (stored_sections or {}).get(name) or stored(section)
-        body += bytes(-len(body) % kind.alignment)
+    for name, section in (dict(sections) | {"parts": table}).items():
+        content = (stored_sections or {}).get(name) or _compressed(section)
         places[name] = {"offset": len(body), "nbytes": len(content), "crc": zlib.crc32(content)}
         body += content
-    body += bytes(-len(body) % kind.alignment)
     if isinstance(header, bytes):
         encoded = header[:-1] + b', "sections": ' + json.dumps(places).encode() + b"}"
     else:

@@ -23,7 +23,7 @@ from spinimpute.genotypes.sites import Region, Sites, same_chromosome
 from spinimpute.panels.file_kind import check_panel_output, is_chromosome, is_line
 from spinimpute.panels.formats.detection import AnyBatchReader, PanelSource, open_batch_reader, source_files
 from spinimpute.panels.panel import MOVED, Panel
-from spinimpute.panels.site_table import SiteTable, encode_raw_table
+from spinimpute.panels.site_table import SiteTable, encode_site_table
 from spinimpute.panels.trust.rare_phase import find_moves
 from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.writer import PanelWriter, package_version, rewrite_panel
@@ -139,7 +139,7 @@ def _write_panel(file: BinaryIO, reader: AnyBatchReader, job: BuildJob) -> None:
             "skipped": reader.skipped,
         },
     }
-    writer.finish(encode_raw_table(table, np.concatenate(multiallelic)), SiteDoubts.none(len(sites)), header)
+    writer.finish(encode_site_table(table, np.concatenate(multiallelic)), SiteDoubts.none(len(sites)), header)
 
 
 def choose_map(genetic_map: str | Path | GeneticMap | None, chrom: str) -> GeneticMap:

@@ -4,10 +4,9 @@ Layout (little endian):
 
     preamble   magic, u32 version, u32 CRC of the header, u64 offset and u64 length of the header,
                u64 length of the file, u32 CRC of the preamble before it
-    blocks     only in kinds with blocks: many small byte strings, one after another
-    sections   named byte strings, each at a multiple of the kind's alignment. They are either uncompressed,
-               for memory maps, or LZMA2 streams. In kinds with blocks, the last section is the table of
-               blocks: u64 offset, u32 length and u32 CRC of each
+    blocks     many small LZMA2 streams, one after another
+    sections   named LZMA2 streams. The last section is the table of blocks: u64 offset, u32 length and u32
+               CRC of each
     header     JSON: the entries of the kind, and offset, length and CRC of every section
 
 The header comes last, so that blocks and sections can be written as they are computed, with little memory.
@@ -19,13 +18,11 @@ A file that joins several files of one kind has the layout
     files      whole files in the layout above, each at a multiple of 64 bytes
 
 `FileKind` describes a kind of file. Damage is detected: opening a file checks the preamble, the header and
-the bounds of sections and blocks; reading a section or block (but not `view`) checks its CRC. Both raise
-InputError.
+the bounds of sections and blocks; reading a section or block checks its CRC. Both raise InputError.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import lzma
@@ -59,7 +56,7 @@ _JOINED_ALIGNMENT = 64  # bytes
 
 
 def compress(content: bytes) -> bytes:
-    """Compress the content of a section or block, for compressed kinds of files."""
+    """Compress the content of a section or block."""
     return lzma.compress(content, lzma.FORMAT_RAW, filters=_FILTERS)
 
 
@@ -90,28 +87,16 @@ class ContainerWriter:
         file.write(b"\0" * kind.preamble_bytes)  # the file is invalid until `finish`
 
     def add_block(self, stored: bytes) -> None:
-        """Append a block. For a compressed kind, the caller compresses it first, for example in threads."""
+        """Append a block. The caller calls `compress` first, for example in threads."""
         self._blocks.append((self._file.tell(), len(stored), zlib.crc32(stored)))
         self.checksum.update(stored)
         self._file.write(stored)
 
-    def add_section(self, name: str, content: bytes, *, in_checksum: bool = True) -> None:
-        """Append a section, compressed if the kind is. `in_checksum` includes it in the file's checksum."""
-        stored = compress(content) if self._kind.compressed else content
-        if in_checksum:
-            self.checksum.update(name.encode() + stored)
-        self.start_section(name)
-        self.extend_section(name, stored)
-
-    def start_section(self, name: str) -> None:
-        """Start a section that is written in several steps. It is not included in the file's checksum."""
-        self._sections[name] = {"offset": self._align(), "nbytes": 0, "crc": 0}
-
-    def extend_section(self, name: str, stored: bytes) -> None:
-        """Append to the section that was started last."""
-        section = self._sections[name]
-        section["nbytes"] += len(stored)
-        section["crc"] = zlib.crc32(stored, section["crc"])
+    def add_section(self, name: str, content: bytes) -> None:
+        """Compress and append a section."""
+        stored = compress(content)
+        self.checksum.update(name.encode() + stored)
+        self._sections[name] = {"offset": self._file.tell(), "nbytes": len(stored), "crc": zlib.crc32(stored)}
         self._file.write(stored)
 
     def finish(self, identity: dict[str, Any], other_entries: dict[str, Any]) -> None:
@@ -119,25 +104,20 @@ class ContainerWriter:
 
         The header gets the entries `identity`, which the checksum covers, and `other_entries`.
         """
-        if self._kind.has_blocks:
-            self.add_section(_BLOCK_TABLE, np.array(self._blocks, dtype=_BLOCK).tobytes())
+        self.add_section(_BLOCK_TABLE, np.array(self._blocks, dtype=_BLOCK).tobytes())
         self.checksum.update(json.dumps(identity, sort_keys=True).encode())
         header = (
             identity | other_entries | {"checksum": self.checksum.hexdigest(), "sections": self._sections}
         )
         # file names in the provenance may contain bytes that are not UTF-8
         encoded = json.dumps(header, sort_keys=True, ensure_ascii=False).encode(errors="replace")
-        offset = self._align()
+        offset = self._file.tell()
         self._file.write(encoded)
         preamble = self._kind.preamble.pack(
             self._kind.magic, self._kind.version, zlib.crc32(encoded), offset, len(encoded), self._file.tell()
         )
         self._file.seek(0)
         self._file.write(preamble + CRC.pack(zlib.crc32(preamble)))
-
-    def _align(self) -> int:
-        self._file.write(b"\0" * (-self._file.tell() % self._kind.alignment))
-        return self._file.tell()
 
 
 class ByteRange(NamedTuple):
@@ -152,10 +132,9 @@ class Container:
     """An open container file. It is read through a memory map, and several threads may read it.
 
     `start` and `size` locate the container within a joined file (see `read_joined_ranges`). By default the
-    container is the whole file. Attributes: `header` has the validated entries of the kind, `version` is the
-    version of the file, `checksum` was computed when the file was written, and `sections` maps names to byte
-    ranges. Raises InputError if the file cannot be opened, has another kind or version, is truncated or
-    damaged, or joins several containers.
+    container is the whole file. Attributes: `header` has the validated entries of the kind, `checksum` was
+    computed when the file was written, and `sections` maps names to byte ranges. Raises InputError if the
+    file cannot be opened, has another kind or version, is truncated or damaged, or joins several containers.
     """
 
     def __init__(self, path: str | Path, kind: FileKind, start: int = 0, size: int | None = None) -> None:
@@ -164,7 +143,7 @@ class Container:
             with self.path.open("rb") as file:
                 self._size = file.seek(0, os.SEEK_END) - start if size is None else size
                 file.seek(start)
-                self.version, header_range = self._read_preamble(file.read(kind.preamble_bytes))
+                header_range = self._read_preamble(file.read(kind.preamble_bytes))
                 self._content: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise InputError("read", f"{kind.name} {path}: cannot be opened: {error.strerror}") from error
@@ -172,11 +151,10 @@ class Container:
         opened("mapped", self._name_in_log)
         try:
             self.sections: dict[str, ByteRange] = {}
-            self._views: dict[str, np.ndarray] = {}
             header = self._read_header(header_range)
             self.checksum: str = header["checksum"]
             self.header = {name: header[name] for name in kind.fields}
-            self._blocks = self._read_block_table() if kind.has_blocks else np.empty(0, dtype=_BLOCK)
+            self._blocks = self._read_block_table()
             if kind.check is not None:
                 kind.check(self)
         except BaseException:
@@ -184,12 +162,9 @@ class Container:
             raise
 
     def close(self) -> None:
-        """Close the file. Arrays from `view` stay valid, and keep the memory map open."""
+        """Close the file."""
         if self._content is not None:
-            self._views.clear()
-            # `close` raises BufferError if the caller still has arrays from `view`
-            with contextlib.suppress(BufferError):
-                self._content.close()
+            self._content.close()
             self._content = None
             closed("mapped", self._name_in_log)
 
@@ -214,21 +189,11 @@ class Container:
     def block(self, number: int) -> bytes:
         """Return the content of a block, numbered from 0. Raises InputError if it is damaged."""
         location = ByteRange(*self._blocks[number].tolist())
-        return self._read(location, f"block {number + 1} of {self.n_blocks}", self.kind.compressed)
+        return self._read(location, f"block {number + 1} of {self.n_blocks}")
 
     def section(self, name: str) -> bytes:
         """Return the content of a section. Raises InputError if it is damaged."""
-        return self._read(self.sections[name], f"section {name}", self.kind.compressed)
-
-    def view(self, name: str) -> np.ndarray:
-        """Return a section as stored, uint8 (nbytes,). It is read-only, mapped on demand, and not checked."""
-        content = self.map
-        if name not in self._views:
-            location = self.sections[name]
-            self._views[name] = np.frombuffer(
-                content, np.uint8, location.nbytes, self._start + location.offset
-            )
-        return self._views[name]
+        return self._read(self.sections[name], f"section {name}")
 
     def require(self, fits: bool, what: str) -> None:
         """Raise InputError for a damaged file if `fits` is false. `what` describes the damage."""
@@ -244,17 +209,18 @@ class Container:
         except (ValueError, struct.error, lzma.LZMAError, TooLong) as error:
             raise self.kind.damaged(self.path, f"the {what} cannot be read ({error})") from error
 
-    def _read(self, location: ByteRange, what: str, compressed: bool) -> bytes:
+    def _read(self, location: ByteRange, what: str) -> bytes:
+        with self.decoding(what):
+            return _decompress(self._read_stored(location, what))
+
+    def _read_stored(self, location: ByteRange, what: str) -> bytes:
         start = self._start + location.offset
         stored = self.map[start : start + location.nbytes]
         self.require(zlib.crc32(stored) == location.crc, f"the {what} does not match its checksum")
-        if not compressed:
-            return stored
-        with self.decoding(what):
-            return _decompress(stored)
+        return stored
 
-    def _read_preamble(self, preamble: bytes) -> tuple[int, ByteRange]:
-        """Check the preamble. Return the version of the file, and the byte range of its header."""
+    def _read_preamble(self, preamble: bytes) -> ByteRange:
+        """Check the preamble, and return the byte range of the header."""
         kind, path = self.kind, self.path
         if kind.joined_magic and preamble.startswith(kind.joined_magic):
             raise InputError("argument", f"{kind.name} {path}: {kind.joined_remedy()}")
@@ -281,7 +247,7 @@ class Container:
                 f"{kind.name} {path}: made by a newer version of spinimpute (file version {version}, this "
                 f"one reads {kind.version}). Update spinimpute",
             )
-        if 1 <= version < kind.version and version not in kind.older_versions:
+        if 1 <= version < kind.version:
             raise InputError(
                 "content",
                 f"{kind.name} {path}: made by an earlier version of spinimpute (file version {version}, this "
@@ -291,12 +257,12 @@ class Container:
             raise kind.wrong_size(path, self._size, total)
         is_inside = kind.preamble_bytes <= offset <= self._size - length
         self.require(version >= 1 and is_inside, "its preamble is invalid")
-        return version, ByteRange(offset, length, crc)
+        return ByteRange(offset, length, crc)
 
     def _read_header(self, location: ByteRange) -> dict[str, Any]:
         """Read the header, check its entries, and fill `sections`."""
         try:
-            header = json.loads(self._read(location, "header", compressed=False))
+            header = json.loads(self._read_stored(location, "header"))
             json.dumps(header, ensure_ascii=False).encode()  # fails for an unpaired surrogate
         except (ValueError, RecursionError) as error:
             raise self.kind.damaged(self.path, "the header is not JSON in UTF-8") from error
@@ -307,7 +273,7 @@ class Container:
         fits |= {name: is_valid(header[name]) for name, is_valid in self.kind.fields.items()}
         for name, is_right in fits.items():
             self.require(is_right, f"the header's entry {name!r} is invalid")
-        for name in (*self.kind.sections, *([_BLOCK_TABLE] if self.kind.has_blocks else [])):
+        for name in (*self.kind.sections, _BLOCK_TABLE):
             self.require(name in header["sections"], f"it has no section {name!r}")
         first_offset = self.kind.preamble_bytes
         for name, section in header["sections"].items():

@@ -41,17 +41,13 @@ class FileKind:
 
     name: str  # what messages call the file
     magic: bytes  # the first bytes of every file
-    version: int  # the version to write, and the newest to read
+    version: int  # the version to write and read
     remedy: Callable[[], str]  # a sentence that says how to make such a file
     fields: Mapping[str, Callable[[Any], bool]]  # header entry -> function that checks its value
     sections: tuple[str, ...] = ()  # sections that every file must have
     # called with the open `Container`; raises InputError if entries and sections are inconsistent
     check: Callable[[Any], None] | None = None
-    alignment: int = 1  # sections and header start at multiples of this many bytes
-    compressed: bool = False  # whether sections and blocks are LZMA2 streams
-    has_blocks: bool = False  # whether the file has a table of blocks
     checksum_seed: bytes = b""  # bytes that are hashed before the content
-    older_versions: tuple[int, ...] = ()  # older versions that can be read
     joined_magic: bytes = b""  # first bytes of a file that joins several of this kind; empty if none can
     joined_remedy: Callable[[], str] = str  # what the user should do if a joined file is not accepted
     # first bytes of files that users give by mistake -> sentence that says what the file is and what to give

@@ -115,10 +115,8 @@ KIND = FileKind(
         "panel_checksum": is_line,
         "provenance": is_provenance,
     },
-    sections=(*TABLE_SECTIONS, "array"),
+    sections=(*TABLE_SECTIONS, DISCORDANCE, "array"),
     check=_check,
-    compressed=True,
-    has_blocks=True,
     checksum_seed=INDUCING_MAGIC,
     confused_with=dict.fromkeys((PANEL_MAGIC, JOINED_MAGIC), _has_haplotypes),
 )
@@ -152,8 +150,6 @@ class InducingPanel:
         Checksum of the panel from which the file was made.
     provenance : dict
         How the panel and this file were made.
-    knows_discordance : bool
-        Whether the file has the discordance of sites.
     made_of : str
         Text about the panel from which the file was made, for headers and reports.
     """
@@ -180,7 +176,6 @@ class InducingPanel:
         self.checksum = container.checksum
         self.panel_checksum: str = header["panel_checksum"]
         self.provenance: dict[str, Any] = header["provenance"]
-        self.knows_discordance = DISCORDANCE in container.sections
         self.made_of = f" (at most {self.inducing_points} inducing points of the panel {self.panel_checksum})"
 
     @classmethod
@@ -245,8 +240,6 @@ class InducingPanel:
 
         Raises InputError if they are damaged.
         """
-        if not self.knows_discordance:
-            return np.ones(self.n_sites, np.float32)
         stored = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
         self.container.require(len(stored) == self.n_sites, _SITES_MISMATCH.format(DISCORDANCE))
         return trust(stored / DISCORDANCE_UNITS)

@@ -1,15 +1,13 @@
 """Read a panel of phased reference haplotypes from a panel file (`.spin`).
 
-The file is a `container`, read through a memory map. It has these sections, at multiples of 64 bytes:
+The file is a `container`. It has
 
-    haplotypes     for each site: bits, or a list of the carriers of the minor allele (`stored_rows`)
+    blocks         the haplotypes of BLOCK_SITES sites each (`haplotype_runs`)
     site table     seven sections: position, cM, allele_count, ref, alt, id, multiallelic (`site_table`)
     discordance    a byte for each site (`site_trust`)
     confirmed      a bit for each site (`site_trust`)
-    block_crc      u32 CRC of each block of 256 sites of the haplotypes, so that a block can be checked alone
 
-The header has the chromosome, the samples and their ploidy, the number of sites, and the provenance. Files of
-release 0.1 (version 1) store all haplotypes as bits, and have no sections discordance and confirmed.
+The header has the chromosome, the samples and their ploidy, the number of sites, and the provenance.
 
 A file of chromosome X may join several panels (`spin_files`). `build` makes panel files from a VCF.
 """
@@ -18,7 +16,9 @@ from __future__ import annotations
 
 import mmap
 import re
-import zlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -47,15 +47,18 @@ from spinimpute.panels.site_table import (
     POSITIONS,
     TABLE_SECTIONS,
     check_increasing,
+    decode_cM,
+    decode_counts,
+    decode_increasing,
     decode_texts,
 )
-from spinimpute.panels.stored_rows import RowLayout, StoredRows
+from spinimpute.panels.stored_rows import RowLayout, StoredRows, join_rows
 from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, SiteDoubts, trust
 from spinimpute.runtime.errors import argument, call
 from spinimpute.vcf.header import is_contig_line
 
-VERSION_0_1 = 1  # file version of release 0.1
-BLOCK_SITES = 256  # sites per block of haplotypes that has its own CRC
+BLOCK_SITES = 4_096  # sites of a block of haplotypes; twice as many save 8 % of the bytes
+CACHE_BYTES = 64_000_000  # decoded blocks that are kept in memory
 MOVED = "rare alleles moved"  # key of the provenance: number of moved alleles, and estimated errors
 MERGED = "merged"  # key of the provenance: checksums of the panels that were merged into this one
 
@@ -73,23 +76,14 @@ def _check(container: Container) -> None:
     header = container.header
     container.require(is_contig_line(header["contig_line"], header["chrom"]), CONTIG_LINE_MISMATCH)
     container.require(len(header["ploidy"]) == len(header["samples"]), "not every sample has a ploidy")
-    n = header["n_sites"]
-    n_bytes = {"position": 8 * n, "cM": 8 * n, "allele_count": 4 * n}
-    n_bytes |= {"multiallelic": -(-n // 8), "block_crc": 4 * -(-n // BLOCK_SITES)}
-    if container.version != VERSION_0_1:
-        n_bytes |= {DISCORDANCE: n, CONFIRMED: -(-n // 8)}
-    for name, expected in n_bytes.items():
-        container.require(name in container.sections, f"it has no section {name!r}")
-        container.require(
-            container.sections[name].nbytes == expected, f"section {name} has a wrong length for {n} sites"
-        )
+    n_blocks = -(-header["n_sites"] // BLOCK_SITES)
+    container.require(container.n_blocks == n_blocks, "its number of blocks does not fit its sites")
 
 
 KIND = FileKind(
     name="panel",
     magic=PANEL_MAGIC,
-    version=3,
-    older_versions=(VERSION_0_1,),
+    version=4,
     remedy=lambda: f"Build one with {call('build_panel')}",
     fields={
         "chrom": is_chromosome,
@@ -99,9 +93,8 @@ KIND = FileKind(
         "n_sites": is_count,
         "provenance": is_provenance,
     },
-    sections=("haplotypes", *TABLE_SECTIONS, "block_crc"),
+    sections=(*TABLE_SECTIONS, DISCORDANCE, CONFIRMED),
     check=_check,
-    alignment=64,
     joined_magic=JOINED_MAGIC,
     joined_remedy=lambda: (
         "it has several regions of chromosome X, which differ in ploidy and which only imputing, phasing, "
@@ -118,7 +111,7 @@ KIND = FileKind(
 class Panel:
     """A panel of haplotypes. Open it with `Panel.open`.
 
-    Sites and haplotypes are read from the file when they are used.
+    Sites and haplotypes are read from the file when they are used. Several threads may read a panel.
 
     Attributes
     ----------
@@ -136,8 +129,6 @@ class Panel:
         How the panel was made: source, map, command and so on.
     haplotype_sample : int64 (n_haplotypes,)
         Index of each haplotype's sample.
-    knows_discordance : bool
-        Whether the file has the discordance of sites. Files of release 0.1 do not.
     merged : list of str
         Checksums of the panels from which this panel was merged; empty if it was built from one VCF.
     made_of : str
@@ -161,12 +152,12 @@ class Panel:
         self.n_haplotypes = len(self.haplotype_sample)
         self.checksum = container.checksum
         self.provenance: dict[str, Any] = header["provenance"]
-        self.knows_discordance = container.version != VERSION_0_1
         merged = self.provenance.get(MERGED)
         named = merged if isinstance(merged, list) else []
         self.merged = [name for name in named if isinstance(name, str) and re.fullmatch("[0-9a-f]+", name)]
         self.made_of = f" (merged of {' and '.join(self.merged)})" if self.merged else ""
-        self._block_is_good = np.zeros(-(-self.n_sites // BLOCK_SITES), dtype=bool)
+        self._blocks: OrderedDict[int, StoredRows] = OrderedDict()  # decoded blocks, the last used one last
+        self._blocks_lock = threading.Lock()
 
     @classmethod
     def open(cls, path: str | Path, start: int = 0, size: int | None = None) -> Panel:
@@ -193,11 +184,12 @@ class Panel:
         return cls(Container(path, KIND, start, size))
 
     def close(self) -> None:
-        """Close the file. Arrays from `packed` stay valid, and keep the memory map open."""
+        """Close the file. Arrays that were read stay valid."""
         self.container.close()
+        self._blocks.clear()
 
     def release_memory(self) -> None:
-        """Release the memory of mapped data. The data are read from the file again when needed."""
+        """Release the memory of the file's mapped bytes. They are read from the file again when needed."""
         if hasattr(mmap, "MADV_DONTNEED"):
             self.container.map.madvise(mmap.MADV_DONTNEED)
 
@@ -213,7 +205,7 @@ class Panel:
     @cached_property
     def position(self) -> np.ndarray:
         """int64 (n_sites,), 1-based, never decreasing. Raises InputError if it is damaged."""
-        position = np.frombuffer(self.container.section("position"), dtype="<i8").astype(np.int64)
+        position = self._column("position", decode_increasing)
         with self.container.decoding("section position"):
             check_increasing(position, *POSITIONS)
         return position
@@ -224,7 +216,7 @@ class Panel:
 
         Raises InputError if it is damaged.
         """
-        cM = np.frombuffer(self.container.section("cM"), dtype="<f8").astype(np.float64)
+        cM = self._column("cM", decode_cM)
         with self.container.decoding("section cM"):
             check_increasing(cM, *GENETIC_POSITIONS)
         return cM
@@ -232,7 +224,7 @@ class Panel:
     @cached_property
     def allele_count(self) -> np.ndarray:
         """Number of haplotypes with the ALT allele, int64 (n_sites,). Raises InputError if it is damaged."""
-        count = np.frombuffer(self.container.section("allele_count"), dtype="<u4").astype(np.int64)
+        count = self._column("allele_count", decode_counts)
         self.container.require(
             bool(count.max() <= self.n_haplotypes), "it counts more alleles than haplotypes"
         )
@@ -245,12 +237,8 @@ class Panel:
 
     @cached_property
     def doubts(self) -> SiteDoubts:
-        """Evidence against sites, which files of release 0.1 do not have. Raises InputError if damaged."""
-        if not self.knows_discordance:
-            return SiteDoubts.none(self.n_sites)
-        discordance = np.frombuffer(self.container.section(DISCORDANCE), dtype=np.uint8)
-        packed = np.frombuffer(self.container.section(CONFIRMED), dtype=np.uint8)
-        return SiteDoubts(discordance, np.unpackbits(packed, count=self.n_sites).astype(bool))
+        """Evidence against sites. Raises InputError if it is damaged."""
+        return SiteDoubts(self._column(DISCORDANCE, _bytes), self._column(CONFIRMED, self._bits))
 
     @cached_property
     def trust(self) -> np.ndarray:
@@ -264,9 +252,8 @@ class Panel:
 
     @cached_property
     def multiallelic(self) -> np.ndarray:
-        """Sites split from a multi-allelic record, bool (n_sites,)."""
-        packed = np.frombuffer(self.container.section("multiallelic"), dtype=np.uint8)
-        return np.unpackbits(packed, count=self.n_sites).astype(bool)
+        """Sites split from a multi-allelic record, bool (n_sites,). Raises InputError if it is damaged."""
+        return self._column("multiallelic", self._bits)
 
     @cached_property
     def sites(self) -> Sites:
@@ -288,11 +275,10 @@ class Panel:
         return {}
 
     def verify(self) -> None:
-        """Read the whole file. Raises InputError if a checksum does not match."""
+        """Read the whole file. Raises InputError if it is damaged."""
         _ = self.sites, self.cM, self.allele_count, self.multiallelic, self.doubts
-        step = 16 * BLOCK_SITES
-        for start in range(0, self.n_sites, step):
-            self.packed(start, min(start + step, self.n_sites))
+        for number in range(self.container.n_blocks):
+            self._block(number)
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
         """Return the alleles of the sites [start, stop).
@@ -327,18 +313,14 @@ class Panel:
         Returns
         -------
         uint8 (stop - start, ceil(n_haplotypes / 8))
-            Read-only. It is a view of the file if all rows are stored as bits.
+            Read-only.
 
         Raises
         ------
         InputError, ValueError
             As `alleles`.
         """
-        rows = self.stored_rows(start, stop)
-        if not rows.listed_X.any():
-            bits = rows.stored[rows.start_X1[0] : rows.start_X1[-1]]
-            return bits.reshape(stop - start, -(-self.n_haplotypes // 8))
-        packed = self._layout.expand(rows.stored, np.arange(start, stop))
+        packed = self.stored_rows(start, stop).expand(np.arange(stop - start), self.n_haplotypes)
         packed.flags.writeable = False
         return packed
 
@@ -362,11 +344,15 @@ class Panel:
         """
         if len(index) and not (index[0] >= 0 and index[-1] < self.n_sites and (np.diff(index) > 0).all()):
             raise ValueError(f"sites must increase and lie in [0, {self.n_sites})")
-        self._check_blocks(np.unique(index // BLOCK_SITES))
-        return self._layout.expand(self.container.view("haplotypes"), index)
+        packed = np.empty((len(index), -(-self.n_haplotypes // 8)), dtype=np.uint8)
+        block_of = index // BLOCK_SITES
+        for number in np.unique(block_of).tolist():
+            here = slice(*np.searchsorted(block_of, [number, number + 1]))
+            packed[here] = self._block(number).expand(index[here] - number * BLOCK_SITES, self.n_haplotypes)
+        return packed
 
     def stored_rows(self, start: int, stop: int) -> StoredRows:
-        """Return the alleles of the sites [start, stop) in the format of the file.
+        """Return the alleles of the sites [start, stop) in the format for kernels.
 
         Parameters
         ----------
@@ -376,7 +362,7 @@ class Panel:
         Returns
         -------
         StoredRows
-            A view of the file.
+            Read-only.
 
         Raises
         ------
@@ -385,31 +371,47 @@ class Panel:
         """
         if not 0 <= start <= stop <= self.n_sites:
             raise ValueError(f"sites [{start}, {stop}) must lie in [0, {self.n_sites})")
-        self._check_blocks(np.arange(start // BLOCK_SITES, -(-stop // BLOCK_SITES)))
-        return self._layout.rows(self.container.view("haplotypes"), start, stop)
+        first, last = start // BLOCK_SITES, max(stop - 1, start) // BLOCK_SITES
+        if start == self.n_sites:  # no site, perhaps behind the last block
+            first = last = (self.n_sites - 1) // BLOCK_SITES
+        parts = []
+        for number in range(first, last + 1):
+            before = number * BLOCK_SITES
+            parts.append(self._block(number).part(max(start - before, 0), min(stop - before, BLOCK_SITES)))
+        return join_rows(parts)
 
-    def _check_blocks(self, blocks: np.ndarray) -> None:
-        """Raise InputError if one of these blocks of sites, int64, is damaged."""
-        unchecked = blocks[~self._block_is_good[blocks]].tolist()
-        if not unchecked:
-            return
-        stored = self.container.view("haplotypes")
-        crc_table = np.frombuffer(self.container.section("block_crc"), dtype="<u4")
-        for block in unchecked:
-            first, end = block * BLOCK_SITES, min((block + 1) * BLOCK_SITES, self.n_sites)
-            start, stop = self._layout.start_X1[[first, end]]
-            self.container.require(
-                zlib.crc32(stored[start:stop].data) == crc_table[block],
-                f"the haplotypes of the sites {first + 1} to {end} do not match their checksum",
-            )
-            self._block_is_good[block] = True
+    def _block(self, number: int) -> StoredRows:
+        """Return the rows of a block, numbered from 0. The blocks that were used last are kept in memory."""
+        # numba loads slowly, and commands that only read the site table do not need it
+        from spinimpute.panels.haplotype_runs import decode_runs
 
-    @cached_property
-    def _layout(self) -> RowLayout:
-        has_lists = self.container.version != VERSION_0_1
-        layout = RowLayout.of(self.allele_count, self.n_haplotypes, has_lists)
-        self.container.require(
-            int(layout.start_X1[-1]) == self.container.sections["haplotypes"].nbytes,
-            "the length of its haplotypes does not match its allele counts",
-        )
-        return layout
+        with self._blocks_lock:
+            if number not in self._blocks:
+                first = number * BLOCK_SITES
+                layout = RowLayout.of(self.allele_count[first : first + BLOCK_SITES], self.n_haplotypes)
+                content = self.container.block(number)
+                with self.container.decoding(f"haplotypes of the sites {first + 1} to {first + BLOCK_SITES}"):
+                    self._blocks[number] = layout.rows(decode_runs(content, layout))
+            self._blocks.move_to_end(number)
+            rows = self._blocks[number]
+            while len(self._blocks) > 1 and sum(b.stored.nbytes for b in self._blocks.values()) > CACHE_BYTES:
+                self._blocks.popitem(last=False)
+            return rows
+
+    def _column(self, name: str, decode: Callable[[bytes], np.ndarray]) -> np.ndarray:
+        """Read a section with a value for each site."""
+        content = self.container.section(name)
+        with self.container.decoding(f"section {name}"):
+            values = decode(content)
+            if len(values) != self.n_sites:
+                raise ValueError(f"{len(values)} values for {self.n_sites} sites")
+        return values
+
+    def _bits(self, content: bytes) -> np.ndarray:
+        """Decode one bit for each site, bool."""
+        return np.unpackbits(_bytes(content), count=self.n_sites).astype(bool)
+
+
+def _bytes(content: bytes) -> np.ndarray:
+    """Decode one byte for each site."""
+    return np.frombuffer(content, dtype=np.uint8)

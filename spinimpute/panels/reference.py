@@ -29,7 +29,6 @@ class ReferencePanel(Protocol):
     n_haplotypes: int
     checksum: str  # equal for panels with equal content
     provenance: dict[str, Any]  # how the panel was made: source, map, command ...
-    knows_discordance: bool  # whether the file has the discordance of sites; if not, all sites are trusted
     made_of: str  # text after the checksum in headers and reports, such as " (merged of A and B)", or ""
 
     @property

@@ -1,12 +1,11 @@
 """Encode and decode the table of sites in panel files.
 
-There are two formats. *Raw* columns can be memory-mapped (.spin files). *Compressible* columns are compressed
-by the container (.spip files). In both, the texts ref, alt and id are UTF-8 with one line per site, and
-numbers are little-endian.
+Positions and genetic positions are stored as differences of neighbouring sites. Numbers are stored in byte
+planes: first the lowest bytes of all numbers, then the second bytes, because the container compresses high
+bytes, which are mostly zero, very well. The texts ref, alt and id are UTF-8 with one line per site.
+`multiallelic` has one bit per site in the order of `numpy.packbits`.
 
-Raw columns are int64 positions, float64 cM, uint32 allele counts, and bits of `multiallelic` in the order of
-`numpy.packbits`. Compressible columns store the differences of neighbouring positions and cM (in units of
-1e-8). Their numbers are stored in byte planes: first the lowest bytes of all numbers, then the second bytes.
+Panels (.spin) have exact genetic positions. In inducing panels (.spip), they are rounded to CM_UNIT.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 
 from spinimpute.genotypes.sites import LAST_POSITION, Sites
 
-CM_UNIT = 1e-8  # compressible genetic positions are multiples of this; a base pair is about 1e-6 cM
+CM_UNIT = 1e-8  # rounded genetic positions are multiples of this; a base pair is about 1e-6 cM
 TABLE_SECTIONS = ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic")
 DISCORDANCE, CONFIRMED = "discordance", "confirmed"  # further sections, see `trust.site_trust`
 # arguments of `check_increasing`: minimum, maximum, and the error message
@@ -29,20 +28,21 @@ _TEXTS = ("ref", "alt", "id")
 
 
 class SiteTable(NamedTuple):
-    """The sites of a panel. In a compressible table, `cM` is rounded to CM_UNIT."""
+    """The sites of a panel."""
 
     sites: Sites
     cM: np.ndarray  # genetic positions, float64 (n,)
     allele_count: np.ndarray  # haplotypes with the ALT allele, int64 (n,)
 
 
-def encode_raw_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, bytes]:
-    """Encode a table as raw columns: the sections TABLE_SECTIONS. `multiallelic` is bool (n,)."""
+def encode_site_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, bytes]:
+    """Encode the sections TABLE_SECTIONS, with exact genetic positions. `multiallelic` is bool (n,)."""
+    texts = {name: "\n".join(getattr(table.sites, name)).encode() for name in _TEXTS}
     return {
-        "position": table.sites.position.astype("<i8").tobytes(),
-        "cM": table.cM.astype("<f8").tobytes(),
-        "allele_count": table.allele_count.astype("<u4").tobytes(),
-        **_encode_texts(table.sites),
+        "position": encode_increasing(table.sites.position),
+        "cM": encode_cM(table.cM),
+        "allele_count": _to_byte_planes(table.allele_count.astype("<u4")),
+        **texts,
         "multiallelic": np.packbits(multiallelic).tobytes(),
     }
 
@@ -62,25 +62,40 @@ def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[st
     return ref, alt, name
 
 
-def write_site_table(table: SiteTable, add_section: Callable[[str, bytes], None]) -> None:
-    """Encode a table as compressible columns, and call add_section(name, content) for each section."""
-    sites = table.sites
-    add_section("position", encode_increasing(sites.position))
-    add_section("cM", encode_increasing(np.rint(table.cM / CM_UNIT).astype(np.int64)))
-    add_section("allele_count", _to_byte_planes(table.allele_count.astype("<u4")))
-    for name, content in _encode_texts(sites).items():
-        add_section(name, content)
-
-
 def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
-    """Decode the table of `write_site_table`. Raises ValueError if the sections are inconsistent."""
+    """Decode a table with rounded genetic positions. Raises ValueError if the sections are inconsistent."""
     position, cM = decode_increasing(section("position")), decode_increasing(section("cM")) * CM_UNIT
-    count = _from_byte_planes(section("allele_count"), "<u4").astype(np.int64)
+    count = decode_counts(section("allele_count"))
     if not len(position) == len(cM) == len(count):
         raise ValueError(f"{len(position)} positions, {len(cM)} cM and {len(count)} allele counts")
     check_increasing(position, *POSITIONS)
     check_increasing(cM, *GENETIC_POSITIONS)
     return SiteTable(Sites(chrom, position, *decode_texts(section, len(position))), cM, count)
+
+
+def encode_rounded_cM(cM: np.ndarray) -> bytes:
+    """Encode genetic positions, rounded to CM_UNIT."""
+    return encode_increasing(np.rint(cM / CM_UNIT).astype(np.int64))
+
+
+def encode_cM(cM: np.ndarray) -> bytes:
+    """Encode exact genetic positions, float64 (n,)."""
+    return encode_increasing(_exchange_order(cM.astype("<f8").view("<i8")))
+
+
+def decode_cM(content: bytes) -> np.ndarray:
+    """Decode the genetic positions of `encode_cM`. Raises ValueError if the length is wrong."""
+    return _exchange_order(decode_increasing(content)).view(np.float64)
+
+
+def _exchange_order(bits: np.ndarray) -> np.ndarray:
+    """Convert the bits of float64 numbers to int64 numbers that have the order of the floats, and back."""
+    return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
+
+
+def decode_counts(content: bytes) -> np.ndarray:
+    """Decode allele counts, int64 (n,). Raises ValueError if the length is wrong."""
+    return _from_byte_planes(content, "<u4").astype(np.int64)
 
 
 def check_increasing(values: np.ndarray, minimum: float, maximum: float, message: str) -> None:
@@ -89,10 +104,6 @@ def check_increasing(values: np.ndarray, minimum: float, maximum: float, message
         values[0] >= minimum and values[-1] <= maximum and (values[1:] >= values[:-1]).all()
     ):
         raise ValueError(message)
-
-
-def _encode_texts(sites: Sites) -> dict[str, bytes]:
-    return {name: "\n".join(getattr(sites, name)).encode() for name in _TEXTS}
 
 
 def _to_byte_planes(values: np.ndarray) -> bytes:

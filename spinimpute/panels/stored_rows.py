@@ -1,16 +1,18 @@
-"""Encode and decode the haplotypes of a site (a *row*) in a panel file.
+"""The haplotypes of sites (*rows*) in the format in which kernels read them.
 
-A row is stored in the shorter of two formats: bits, in the order of `numpy.packbits`, or a list of the
-haplotypes that carry the minor allele. (If both are equally long, bits are used.) A list has the increasing
-indexes of the haplotypes as little-endian uint16, or as uint32 in panels of more than 65,536 haplotypes. The
-minor allele is ALT, or REF if more than half of the haplotypes carry ALT. The format and the length of a row
-therefore follow from the site's allele count and the number of haplotypes, and need not be stored.
+A row has the shorter of two formats: bits, in the order of `numpy.packbits`, or a list of the haplotypes that
+carry the minor allele. (If both are equally long, bits are used.) A list has the increasing indexes of the
+haplotypes as little-endian uint16, or as uint32 in panels of more than 65,536 haplotypes. The minor allele is
+ALT, or REF if more than half of the haplotypes carry ALT. The format and the length of a row therefore follow
+from the site's allele count and the number of haplotypes. Panel files store rows in fewer bytes
+(`haplotype_runs`).
 
 Axes: X sites, I selected sites, N haplotypes, B bytes of a site's packed bits.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,13 +22,49 @@ MAX_FOR_UINT16 = 65_536  # maximum number of haplotypes whose indexes fit into u
 
 
 class StoredRows(NamedTuple):
-    """Rows of consecutive sites in the format of the file, for kernels. See `RowLayout` for the fields."""
+    """Rows of consecutive sites, for kernels. See `RowLayout` for the fields."""
 
-    stored: np.ndarray  # all rows of the panel, uint8
+    stored: np.ndarray  # the rows, one after another, uint8
     start_X1: np.ndarray
     listed_X: np.ndarray
     ref_is_minor_X: np.ndarray
     number_bytes: int
+
+    def part(self, start: int, stop: int) -> StoredRows:
+        """Return the rows of the sites [start, stop) as a view."""
+        return StoredRows(
+            self.stored,
+            self.start_X1[start : stop + 1],
+            self.listed_X[start:stop],
+            self.ref_is_minor_X[start:stop],
+            self.number_bytes,
+        )
+
+    def expand(self, index_I: np.ndarray, n_haplotypes: int) -> np.ndarray:
+        """Return selected rows as packed bits, uint8 (I, B)."""
+        # numba loads slowly, and commands that read no haplotypes do not need it
+        from spinimpute.genotypes.bit_rows import expand_rows
+
+        packed_IB = np.empty((len(index_I), -(-n_haplotypes // 8)), dtype=np.uint8)
+        expand_rows(*self[:4], index_I, n_haplotypes, self.number_bytes, packed_IB)
+        return packed_IB
+
+
+def join_rows(parts: Sequence[StoredRows]) -> StoredRows:
+    """Return the rows of consecutive parts. A single part is returned as it is."""
+    if len(parts) == 1:
+        return parts[0]
+    stored = np.concatenate([part.stored[part.start_X1[0] : part.start_X1[-1]] for part in parts])
+    stored.flags.writeable = False
+    start_X1 = np.zeros(1 + sum(len(part.listed_X) for part in parts), dtype=np.int64)
+    np.cumsum(np.concatenate([np.diff(part.start_X1) for part in parts]), out=start_X1[1:])
+    return StoredRows(
+        stored,
+        start_X1,
+        np.concatenate([part.listed_X for part in parts]),
+        np.concatenate([part.ref_is_minor_X for part in parts]),
+        parts[0].number_bytes,
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,57 +73,27 @@ class RowLayout:
 
     n_haplotypes: int
     number_bytes: int  # bytes of a haplotype's index in a list, 2 or 4
+    minor_X: np.ndarray  # haplotypes with the minor allele, int64 (X,)
     listed_X: np.ndarray  # whether a row is a list, bool (X,)
-    ref_is_minor_X: np.ndarray  # whether a list would have the haplotypes with REF, bool (X,)
+    ref_is_minor_X: np.ndarray  # whether the minor allele is REF, bool (X,)
     start_X1: np.ndarray  # first byte of each row, and the end of the last, int64 (X + 1,)
 
     @classmethod
-    def of(cls, allele_count_X: np.ndarray, n_haplotypes: int, lists: bool = True) -> RowLayout:
-        """Return the layout for sites with these allele counts, the numbers of haplotypes with ALT.
-
-        Without `lists`, all rows are bits, as in version 1 of panel files.
-        """
+    def of(cls, allele_count_X: np.ndarray, n_haplotypes: int) -> RowLayout:
+        """Return the layout for sites with these allele counts, the numbers of haplotypes with ALT."""
         count_X = allele_count_X.astype(np.int64, copy=False)
         ref_is_minor_X = count_X > n_haplotypes // 2
+        minor_X = np.minimum(count_X, n_haplotypes - count_X)
         number_bytes = 2 if n_haplotypes <= MAX_FOR_UINT16 else 4
-        list_bytes_X = np.minimum(count_X, n_haplotypes - count_X) * number_bytes
         n_bytes = -(-n_haplotypes // 8)
-        listed_X = (list_bytes_X < n_bytes) & lists
+        listed_X = minor_X * number_bytes < n_bytes
         start_X1 = np.zeros(len(count_X) + 1, dtype=np.int64)
-        np.cumsum(np.where(listed_X, list_bytes_X, n_bytes), out=start_X1[1:])
-        return cls(n_haplotypes, number_bytes, listed_X, ref_is_minor_X, start_X1)
+        np.cumsum(np.where(listed_X, minor_X * number_bytes, n_bytes), out=start_X1[1:])
+        return cls(n_haplotypes, number_bytes, minor_X, listed_X, ref_is_minor_X, start_X1)
 
-    def expand(self, stored: np.ndarray, index_I: np.ndarray) -> np.ndarray:
-        """Return selected rows as packed bits, uint8 (I, B).
-
-        If a list is damaged, the bits of its site are wrong, but nothing outside the array is written.
-        """
-        # numba loads slowly, and commands that read no haplotypes do not need it
-        from spinimpute.genotypes.bit_rows import expand_rows
-
-        n = self.n_haplotypes
-        packed_IB = np.empty((len(index_I), -(-n // 8)), dtype=np.uint8)
-        expand_rows(
-            stored,
-            self.start_X1,
-            self.listed_X,
-            self.ref_is_minor_X,
-            index_I,
-            n,
-            self.number_bytes,
-            packed_IB,
-        )
-        return packed_IB
-
-    def rows(self, stored: np.ndarray, start: int, stop: int) -> StoredRows:
-        """Return the rows [start, stop) as a view. `stored` are all rows."""
-        return StoredRows(
-            stored,
-            self.start_X1[start : stop + 1],
-            self.listed_X[start:stop],
-            self.ref_is_minor_X[start:stop],
-            self.number_bytes,
-        )
+    def rows(self, stored: np.ndarray) -> StoredRows:
+        """Return the rows, for kernels. `stored` are their bytes, uint8."""
+        return StoredRows(stored, self.start_X1, self.listed_X, self.ref_is_minor_X, self.number_bytes)
 
 
 def allele_counts(packed_XB: np.ndarray) -> np.ndarray:
@@ -94,7 +102,7 @@ def allele_counts(packed_XB: np.ndarray) -> np.ndarray:
 
 
 def store_rows(packed_XB: np.ndarray, n_haplotypes: int) -> bytes:
-    """Encode packed bits, uint8 (X, B), in the format of a panel file. Bits after the last haplotype are 0.
+    """Return the rows of packed bits, uint8 (X, B). Bits after the last haplotype are 0.
 
     The layout of the result is `RowLayout.of` the allele counts.
     """

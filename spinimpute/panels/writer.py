@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import zlib
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
-from spinimpute.panels.container import ContainerWriter
+from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.panel import BLOCK_SITES, KIND, Panel
-from spinimpute.panels.site_table import CONFIRMED, DISCORDANCE, TABLE_SECTIONS
-from spinimpute.panels.stored_rows import RowLayout, allele_counts, store_rows
+from spinimpute.panels.site_table import CONFIRMED, DISCORDANCE, TABLE_SECTIONS, encode_cM
+from spinimpute.panels.stored_rows import RowLayout, store_rows
 from spinimpute.panels.trust.rare_phase import Moves
 from spinimpute.panels.trust.site_trust import SiteDoubts
 
@@ -24,40 +23,38 @@ class PanelWriter:
     def __init__(self, file: BinaryIO, n_haplotypes: int) -> None:
         self._container = ContainerWriter(file, KIND)
         self._n_haplotypes = n_haplotypes
-        self._container.start_section("haplotypes")
-        self._block_crc: list[int] = []
-        self._rows_in_block = 0
+        # rows and allele counts of the next block
+        self._stored, self._count_X = b"", np.empty(0, dtype=np.int64)
 
     def add_rows(self, stored: bytes, allele_count_X: np.ndarray) -> None:
         """Append rows encoded by `store_rows`, with their allele counts, integers (X,)."""
-        layout = RowLayout.of(allele_count_X, self._n_haplotypes)
-        n_sites = len(allele_count_X)
-        done = 0
-        while done < n_sites:
-            if self._rows_in_block == 0:
-                self._block_crc.append(0)
-            end = min(done + BLOCK_SITES - self._rows_in_block, n_sites)
-            rows = stored[layout.start_X1[done] : layout.start_X1[end]]
-            self._block_crc[-1] = zlib.crc32(rows, self._block_crc[-1])
-            self._rows_in_block = (self._rows_in_block + end - done) % BLOCK_SITES
-            done = end
-        # the checksum is computed from the bits, so it does not depend on the format of the rows
-        packed = layout.expand(np.frombuffer(stored, dtype=np.uint8), np.arange(n_sites))
-        self._container.checksum.update(packed.data)
-        self._container.extend_section("haplotypes", stored)
+        self._stored += stored
+        self._count_X = np.concatenate([self._count_X, allele_count_X.astype(np.int64)])
+        while len(self._count_X) >= BLOCK_SITES:
+            self._write_block()
+
+    def _write_block(self) -> None:
+        """Write the first BLOCK_SITES of the waiting rows, or all if there are fewer."""
+        # numba loads slowly, and commands that only read the site table do not need it
+        from spinimpute.panels.haplotype_runs import encode_runs
+
+        layout = RowLayout.of(self._count_X[:BLOCK_SITES], self._n_haplotypes)
+        end = int(layout.start_X1[-1])
+        self._container.add_block(compress(encode_runs(self._stored[:end], layout)))
+        self._stored, self._count_X = self._stored[end:], self._count_X[BLOCK_SITES:]
 
     def finish(self, table: dict[str, bytes], doubts: SiteDoubts, header: dict[str, Any]) -> None:
         """Write the site table (TABLE_SECTIONS), the doubts, the header and the preamble.
 
         The checksum covers all entries of the header except the provenance.
         """
+        if len(self._count_X):
+            self._write_block()
         for name in TABLE_SECTIONS:
             self._container.add_section(name, table[name])
         # the checksum includes the doubts, because results depend on them
         self._container.add_section(DISCORDANCE, doubts.discordance.tobytes())
         self._container.add_section(CONFIRMED, np.packbits(doubts.confirmed).tobytes())
-        block_crc = np.array(self._block_crc, dtype="<u4").tobytes()
-        self._container.add_section("block_crc", block_crc, in_checksum=False)
         identity = header.copy()
         provenance = identity.pop("provenance")
         self._container.finish(identity, {"provenance": provenance})
@@ -82,14 +79,12 @@ def rewrite_panel(
         for start in range(0, panel.n_sites, BLOCK_SITES):
             stop = min(start + BLOCK_SITES, panel.n_sites)
             packed, count = panel.packed(start, stop), panel.allele_count[start:stop]
-            same = np.array_equal(allele_counts(packed), count)
-            panel.container.require(same, "its haplotypes do not have the allele counts that it states")
             if moves is not None:
                 packed = _switch_alleles(packed, start, moves)
             writer.add_rows(store_rows(packed, panel.n_haplotypes), count)
         table = {name: panel.container.section(name) for name in TABLE_SECTIONS}
         if cM is not None:
-            table["cM"] = cM.astype("<f8").tobytes()
+            table["cM"] = encode_cM(cM)
         header = panel.container.header
         writer.finish(table, doubts or panel.doubts, header | {"provenance": panel.provenance | provenance})
         file.flush()

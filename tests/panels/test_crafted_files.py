@@ -41,6 +41,7 @@ def read_all(path: Path) -> list[Any]:
             ]
             return [*found, *(block.points["label_BHU"].tolist() for block in blocks)]
     with spinimpute.Panel.open(path) as opened:
+        opened.verify()
         alleles = opened.alleles(0, opened.n_sites).tolist()
         return [opened.sites.keys(), opened.cM.tolist(), opened.multiallelic.tolist(), alleles]
 
@@ -137,7 +138,7 @@ def test_sections_outside_of_the_file(
             Container(path, kind)
 
 
-@pytest.mark.parametrize(("suffix", "section"), [row for row in SECTIONS if row[1] != "haplotypes"])
+@pytest.mark.parametrize(("suffix", "section"), SECTIONS)
 def test_invalid_sections(files: dict[str, Path], tmp_path: Path, suffix: str, section: str) -> None:
     for content in (b"", b"\xff", b"A\nC", b"x" * 80):
 
@@ -177,6 +178,50 @@ def test_invalid_blocks(spip: Path, tmp_path: Path, part: bytes) -> None:
         parts[1] = part
 
     refused(rewritten(spip, tmp_path / "crafted.spip", change), "damaged: the block 2 of")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [b"", b"\1", b"\0" * 99, b"\xff" * 99, b"\x80" * 99, b"\1\1" * 10**4],
+    ids=lambda part: repr(part[:6]),
+)
+def test_invalid_runs_of_alleles(files: dict[str, Path], tmp_path: Path, part: bytes) -> None:
+    def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
+        parts[0] = part
+
+    path = rewritten(files["spin"], tmp_path / "crafted.spin", change)
+    refused(path, "damaged: the haplotypes of the sites 1 to ")
+
+
+def test_runs_of_other_lengths(files: dict[str, Path], tmp_path: Path) -> None:
+    """Changed lengths are refused, or are valid runs of as many minor alleles."""
+    with spinimpute.Panel.open(files["spin"]) as opened:
+        count = opened.allele_count
+    draw = np.random.default_rng(1)
+    n_refused = 0
+    for _ in range(200):
+
+        def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
+            part = bytearray(parts[0])
+            for at in draw.integers(0, len(part), 3):
+                part[at] = draw.integers(0, 256)
+            parts[0] = bytes(part)
+
+        path = rewritten(files["spin"], tmp_path / "crafted.spin", change)
+        with spinimpute.Panel.open(path) as opened:
+            try:
+                alleles = opened.alleles(0, opened.n_sites)
+            except InputError:
+                n_refused += 1
+            else:
+                np.testing.assert_array_equal(alleles.sum(axis=1), count)
+    assert 100 < n_refused <= 200
+
+
+def test_another_number_of_blocks_of_haplotypes(files: dict[str, Path], tmp_path: Path) -> None:
+    for change in (lambda *all: all[2].pop(), lambda *all: all[2].append(b"")):
+        path = rewritten(files["spin"], tmp_path / "crafted.spin", change)
+        refused(path, "its number of blocks does not fit its sites")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Panel files have exactly the content of the VCF that they were built from."""
 
-import json
 import os
 import re
 import struct
@@ -8,6 +7,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
 from pathlib import Path
 
@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import Region
 from spinimpute.panels.build import BuildJob, compile_panel
+from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import INDUCING_MAGIC, JOINED_MAGIC, PANEL_MAGIC
-from spinimpute.panels.panel import Panel
+from spinimpute.panels.panel import KIND, Panel
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import read_haplotypes
 
@@ -233,20 +234,38 @@ def test_a_map_whose_name_is_not_utf_8(write_vcf: WriteVcf, tmp_path: Path) -> N
 
 def test_damaged_haplotypes_are_noticed_where_they_are_read(write_vcf: WriteVcf, tmp_path: Path) -> None:
     path = tmp_path / "p.panel"
-    with compile_panel(BuildJob(write_vcf(random_records(600, 8)), path, MAP)) as panel:
-        # with 16 haplotypes bits are 2 bytes, and only rows without the minor allele are shorter
-        before = int(np.isin(panel.allele_count[:300], (0, 16), invert=True).sum())
+    compile_panel(BuildJob(write_vcf(random_records(9_000, 3)), path, MAP)).close()
+    with Container(path, KIND) as opened:
+        (table,) = struct.iter_unpack("<QII", opened.section("parts")[16:32])
     content = bytearray(path.read_bytes())
-    header, length = struct.unpack_from("<QQ", content, 22)
-    haplotypes = json.loads(content[header : header + length])["sections"]["haplotypes"]
-    content[haplotypes["offset"] + 2 * before] ^= 1  # of site 301, or of the next that varies
+    content[table[0] + 100] ^= 1
     path.write_bytes(content)
-    panel = Panel.open(path)
-    assert panel.alleles(0, 256).shape == (256, 16)
-    assert panel.alleles(512, 600).shape == (88, 16)
-    for start, stop in ((255, 257), (511, 512), (0, 600)):
-        with pytest.raises(InputError, match=r"damaged: the haplotypes of the sites 257 to 512"):
-            panel.alleles(start, stop)
+    with Panel.open(path) as panel:
+        assert panel.alleles(0, 4_096).shape == (4_096, 6)
+        assert panel.alleles(8_192, 9_000).shape == (808, 6)
+        for read in (lambda: panel.alleles(4_095, 4_097), lambda: panel.packed_rows(np.array([5, 8_191]))):
+            with pytest.raises(InputError, match=r"damaged: the block 2 of 3 does not match its checksum"):
+                read()
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 20_000, 10**9])
+def test_blocks_are_read_in_any_order(
+    write_vcf: WriteVcf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_bytes: int
+) -> None:
+    """Several threads read overlapping intervals of several blocks, with little or much memory for them."""
+    monkeypatch.setattr("spinimpute.panels.panel.CACHE_BYTES", cache_bytes)
+    vcf = write_vcf(random_records(13_000, 3), name="t.bcf")
+    alleles = read_haplotypes(vcf).alleles
+    rng = np.random.default_rng(1)
+    with compile_panel(BuildJob(vcf, tmp_path / "p.panel", MAP)) as panel, ThreadPoolExecutor(3) as pool:
+        ends = np.sort(rng.integers(0, 13_001, (60, 2)))
+        for (start, stop), found in zip(ends, pool.map(panel.alleles, *ends.T), strict=True):
+            np.testing.assert_array_equal(found, alleles[start:stop])
+        for n in (1, 5, 5_000):
+            index = np.sort(rng.choice(13_000, n, replace=False))
+            np.testing.assert_array_equal(
+                panel.packed_rows(index), np.packbits(alleles[index].view(np.uint8), axis=1)
+            )
 
 
 @pytest.mark.parametrize("size", [0, 3, 8, 40])

@@ -59,10 +59,10 @@ def patterns_of() -> Callable[[np.ndarray, np.ndarray], GapPatterns]:
     """patterns_of(alleles_UN, start_G1): the patterns of haplotypes in gaps."""
 
     def find(alleles_UN: np.ndarray, start_G1: np.ndarray) -> GapPatterns:
-        n_sites, n = alleles_UN.shape
+        n = alleles_UN.shape[1]
         count_U = alleles_UN.sum(axis=1, dtype=np.int64)
         stored = np.frombuffer(store_rows(np.packbits(alleles_UN, axis=1), n), np.uint8)
-        rows = RowLayout.of(count_U, n).rows(stored, 0, n_sites)
+        rows = RowLayout.of(count_U, n).rows(stored)
         return gap_patterns(rows, start_G1, np.arange(n), np.minimum(count_U, n - count_U))
 
     return find

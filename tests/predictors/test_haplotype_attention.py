@@ -295,7 +295,7 @@ def test_more_patterns_than_16_bits_can_number() -> None:
     n, n_sites = 70_000, 17
     alleles_UN = (np.arange(n) >> np.arange(n_sites)[:, None] & 1).astype(np.uint8)
     packed, count = np.packbits(alleles_UN, axis=1), alleles_UN.sum(axis=1)
-    rows = RowLayout.of(count, n, lists=False).rows(packed.ravel(), 0, n_sites)
+    rows = RowLayout.of(count, n).rows(np.frombuffer(store_rows(packed, n), np.uint8))
     patterns = copying.gap_patterns(rows, np.array([0, n_sites]), np.arange(n), count)
     assert patterns.count_G.tolist() == [n]
     flip_U1 = (count > n / 2)[:, None]
@@ -338,9 +338,7 @@ def test_hashes_are_sums_over_differing_bits(seed: int, n: int, n_rows: int) -> 
     rng = np.random.default_rng(seed)
     alleles = (rng.random((n_rows, n)) < rng.choice([0.001, 0.3, 0.99], (n_rows, 1))).astype(np.uint8)
     packed, count = np.packbits(alleles, axis=1), alleles.sum(axis=1)
-    lists = bool(rng.integers(0, 2))
-    stored = np.frombuffer(store_rows(packed, n), np.uint8) if lists else packed.ravel()
-    rows = RowLayout.of(count, n, lists).rows(stored, 0, n_rows)
+    rows = RowLayout.of(count, n).rows(np.frombuffer(store_rows(packed, n), np.uint8))
     flip = (count > n / 2).astype(np.uint8)
     found = np.zeros(n, np.uint64)
     hash_rows(rows, 0, n_rows, 3 + np.arange(n_rows), found)

@@ -34,7 +34,7 @@ from spinimpute.panels.merging.site_union import (
     unite_sites,
 )
 from spinimpute.panels.panel import MERGED, Panel
-from spinimpute.panels.site_table import SiteTable, encode_raw_table
+from spinimpute.panels.site_table import SiteTable, encode_site_table
 from spinimpute.panels.spin_files import find_x_region, join_panels, open_spin_file
 from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.panels.writer import PanelWriter, package_version
@@ -200,7 +200,7 @@ class _Merger:
                 counts.append(allele_count)
                 writer.add_rows(stored, allele_count)
             table = SiteTable(self.union.sites, self.union.cM, np.concatenate(counts))
-            columns = encode_raw_table(table, self.union.multiallelic)
+            columns = encode_site_table(table, self.union.multiallelic)
             writer.finish(columns, self.union.doubts(self.panels), self._header(command))
             file.flush()
             os.fsync(file.fileno())

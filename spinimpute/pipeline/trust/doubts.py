@@ -22,7 +22,7 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm.maps.estimated import spread_sites
 from spinimpute.hmm.parameters import MIN_SITES
 from spinimpute.panels.panel import Panel
-from spinimpute.panels.site_table import SiteTable, encode_raw_table
+from spinimpute.panels.site_table import SiteTable, encode_site_table
 from spinimpute.panels.stored_rows import store_rows
 from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, NEAR, SiteDoubts, distance_to_typed, trust
 from spinimpute.panels.writer import PanelWriter
@@ -91,7 +91,7 @@ def _write_subpanel(panel: Panel, site_S: np.ndarray, kept_N: np.ndarray, out: P
         samples, ploidy = [panel.samples[x] for x in kept_X], "".join(map(str, ploidy_X.tolist()))
         subset = {"samples": samples, "ploidy": ploidy, "n_sites": len(site_S)}
         header = panel.container.header | {"provenance": panel.provenance} | subset
-        columns = encode_raw_table(table, panel.multiallelic[site_S])
+        columns = encode_site_table(table, panel.multiallelic[site_S])
         writer.finish(columns, SiteDoubts.none(len(site_S)), header)
         file.flush()
         os.fsync(file.fileno())

@@ -22,7 +22,13 @@ from spinimpute.panels.inducing_panel import KIND, InducingPanel
 from spinimpute.panels.opening import require_open_panel
 from spinimpute.panels.panel import MOVED, Panel
 from spinimpute.panels.panel_blocks import BlockPlan, BlockPredictor, EncodedBlock
-from spinimpute.panels.site_table import DISCORDANCE, SiteTable, encode_increasing, write_site_table
+from spinimpute.panels.site_table import (
+    DISCORDANCE,
+    SiteTable,
+    encode_increasing,
+    encode_rounded_cM,
+    encode_site_table,
+)
 from spinimpute.panels.soft_alleles import pack_points
 from spinimpute.predictors.interface import ImputationJob, Predictor
 from spinimpute.predictors.loading import predictor_for
@@ -117,10 +123,11 @@ def build_inducing_panel(
     ):
         writer = ContainerWriter(file, KIND)
         masses = _write_blocks(writer, engine, predictor, threads, progress)
-        write_site_table(SiteTable(panel.sites, panel.cM, panel.allele_count), writer.add_section)
-        writer.add_section("multiallelic", np.packbits(panel.multiallelic).tobytes())
-        if panel.knows_discordance:
-            writer.add_section(DISCORDANCE, panel.doubts.confirmed_discordance.tobytes())
+        table = SiteTable(panel.sites, panel.cM, panel.allele_count)
+        sections = encode_site_table(table, panel.multiallelic) | {"cM": encode_rounded_cM(panel.cM)}
+        for name, content in sections.items():
+            writer.add_section(name, content)
+        writer.add_section(DISCORDANCE, panel.doubts.confirmed_discordance.tobytes())
         writer.add_section("array", encode_increasing(typed_index))
         writer.finish(
             {
