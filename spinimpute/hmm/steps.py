@@ -45,7 +45,6 @@ from spinimpute.hmm.lanes import (
     select_by_bit,
     store,
     sum_lanes,
-    where_positive,
 )
 from spinimpute.hmm.parameters import JUMPS_PER_CM, LANES, SPAN
 from spinimpute.hmm.patterns import max_patterns
@@ -360,35 +359,6 @@ def step_forward_states(  # type: ignore[no-untyped-def]
         store(forward_K, k, value)
         total += value
     return sum_lanes(total)
-
-
-@kernel(fast=True)
-def step_back_states(  # type: ignore[no-untyped-def]
-    allele_K, share_K, emission_2, jump, forward_K, forward_total, backward_K
-):
-    """Take backward values from the right of this place to its left, in place.
-
-    Returns the posterior probability that the query switched between the previous place and this one.
-    forward_K, forward_total: forward values at the previous place, and their sum. The other arguments are
-    those of `step_forward_states`.
-    """
-    one = np.float32(1)
-    all_switch, all_stay = all_lanes(np.float32(0)), all_lanes(np.float32(0))
-    for k in range(0, len(allele_K), LANES):
-        share = load(share_K, k)
-        emission = select_by_allele(allele_K, k, emission_2[0], emission_2[1])
-        # Without this, the values of states with a share of 0 would grow without bound.
-        value = where_positive(share, load(backward_K, k) * emission)
-        store(backward_K, k, value)
-        all_switch += share * value
-        all_stay += load(forward_K, k) * value
-    switch = jump * sum_lanes(all_switch)
-    stayed = (one - jump) * sum_lanes(all_stay) / forward_total
-    scale = one / (switch + stayed)
-    keep, arrive = (one - jump) * scale, switch * scale
-    for k in range(0, len(allele_K), LANES):
-        store(backward_K, k, load(backward_K, k) * keep + arrive)
-    return switch / (switch + stayed)
 
 
 @kernel(fast=True)

@@ -19,18 +19,14 @@ import numpy as np
 
 from spinimpute.genotypes.bit_rows import unpack_rows
 from spinimpute.hmm import parameters
-from spinimpute.hmm.parameters import MAX_JUMP_PROBABILITY, MIN_HAPLOTYPES, MIN_SITES, MISMATCH
+from spinimpute.hmm.maps.expected_switches import expected_switches
+from spinimpute.hmm.parameters import MAX_JUMP_PROBABILITY, MIN_HAPLOTYPES, MIN_SITES
 from spinimpute.hmm.recombination_scale import content_hash, recombination_scale
-from spinimpute.hmm.steps import (
-    allele_emissions,
-    jump_probabilities,
-    pad_to_lanes,
-    step_back_states,
-    step_forward_states,
-)
+from spinimpute.hmm.steps import jump_probabilities, pad_to_lanes
 from spinimpute.hmm.windows import PassWindow, PhasedSites, cut_pass_windows
-from spinimpute.runtime.kernels import kernel
 from spinimpute.runtime.progress import Progress
+
+BATCH_QUERIES = 20  # queries of one task
 
 
 def can_tune(panel: PhasedSites, typed_index: np.ndarray) -> bool:
@@ -113,16 +109,15 @@ def _count_switches(
     alleles_SN = pad_to_lanes(alleles_NS[order_N].T)
     jump_S = jump_probabilities(np.cumsum(width_S), n, jumps_per_cM)
 
-    def count(query: int) -> np.ndarray:
-        share_N = np.zeros(alleles_SN.shape[1], np.float32)
-        share_N[:n] = 1 / (n - 1)
-        share_N[query] = 0
-        emission_S2 = allele_emissions(alleles_SN[:, query], MISMATCH)
-        switches_S: np.ndarray = _expected_switches(alleles_SN, share_N, emission_S2, jump_S)
-        return switches_S
+    def count(queries: range) -> np.ndarray:
+        return expected_switches(alleles_SN, n, queries, jump_S, window.core.start)
 
     n_queries = min(n, parameters.TUNING_QUERIES)
-    total_S = sum(pool.map(count, range(n_queries)), start=np.zeros(len(width_S)))
+    batches = (range(q, min(q + BATCH_QUERIES, n_queries)) for q in range(0, n_queries, BATCH_QUERIES))
+    total_S = np.zeros(len(width_S))
+    for switches_QS in pool.map(count, batches):
+        for switches_S in switches_QS:  # one after another: rounding does not depend on the batches
+            total_S += switches_S
     return total_S[window.core.slice], n_queries
 
 
@@ -167,27 +162,3 @@ def _mix_bits(key_N: np.ndarray) -> np.ndarray:
     key_N = (key_N ^ (key_N >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: np.ndarray = key_N ^ (key_N >> np.uint64(31))
     return mixed
-
-
-@kernel(fast=True)
-def _expected_switches(alleles_SN, share_N, emission_S2, jump_S):  # type: ignore[no-untyped-def]
-    """Return the posterior probability that a query switches before each place, float64 (S,).
-
-    share_N: see `step_forward_states`. N is a multiple of LANES.
-    """
-    n_places, n = alleles_SN.shape
-    forward_SN, total_S = np.empty((n_places, n), np.float32), np.empty(n_places, np.float32)
-    before_N, total = share_N, np.float32(1)
-    for s in range(n_places):
-        total = step_forward_states(
-            alleles_SN[s], share_N, emission_S2[s], jump_S[s], before_N, total, forward_SN[s]
-        )
-        total_S[s] = total
-        before_N = forward_SN[s]
-    switches_S = np.zeros(n_places)
-    backward_N = np.ones(n, np.float32)
-    for s in range(n_places - 1, 0, -1):
-        switches_S[s] = step_back_states(
-            alleles_SN[s], share_N, emission_S2[s], jump_S[s], forward_SN[s - 1], total_S[s - 1], backward_N
-        )
-    return switches_S

@@ -8,10 +8,10 @@ import pytest
 
 from spinimpute.genotypes.bit_rows import pack_rows, unpack_rows
 from spinimpute.hmm import parameters
-from spinimpute.hmm.maps import tuning as map_tuning
-from spinimpute.hmm.maps.tuning import tuned_map
+from spinimpute.hmm.maps.expected_switches import expected_switches
+from spinimpute.hmm.maps.tuning import _interpolate, fair_order, tuned_map
 from spinimpute.hmm.parameters import MISMATCH
-from spinimpute.hmm.steps import allele_emissions, jump_probabilities, pad_to_lanes
+from spinimpute.hmm.steps import jump_probabilities, pad_to_lanes
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.writer import rewrite_panel
 from spinimpute.quality.report_data import Provenance
@@ -38,19 +38,22 @@ def brute_force(alleles_SN: np.ndarray, query: int, jump_S: np.ndarray) -> np.nd
     return changes
 
 
-@pytest.mark.parametrize(("n_places", "n"), [(12, 5), (30, 16), (25, 21)])
-def test_expected_changes_equal_brute_force(n_places: int, n: int) -> None:
+@pytest.mark.parametrize(("n_places", "n"), [(12, 5), (30, 16), (25, 21), (33, 40)])
+@pytest.mark.parametrize("first_place", [0, 11])
+def test_expected_changes_equal_brute_force(n_places: int, n: int, first_place: int) -> None:
     rng = np.random.default_rng(n)
     alleles_SN = rng.integers(0, 2, (n_places, n)).astype(np.uint8)
     jump_S = jump_probabilities(np.cumsum(rng.exponential(0.02, n_places)), n, 100)
     padded_SN = pad_to_lanes(alleles_SN)
-    for query in (0, n - 1):
-        share_N = np.zeros(padded_SN.shape[1], np.float32)
-        share_N[:n] = 1 / (n - 1)
-        share_N[query] = 0
-        emission_S2 = allele_emissions(alleles_SN[:, query], MISMATCH)
-        found_S = map_tuning._expected_switches(padded_SN, share_N, emission_S2, jump_S)
-        np.testing.assert_allclose(found_S, brute_force(alleles_SN, query, jump_S), rtol=2e-3, atol=1e-5)
+    queries = range(n - 3, n)
+    found_QS = expected_switches(padded_SN, n, queries, jump_S, first_place)
+    for query, found_S in zip(queries, found_QS, strict=True):
+        expected_S = brute_force(alleles_SN, query, jump_S)
+        np.testing.assert_allclose(found_S[first_place:], expected_S[first_place:], rtol=2e-3, atol=1e-5)
+        # a query's result does not depend on which query is computed with it
+        (alone_S,) = expected_switches(padded_SN, n, range(query, query + 1), jump_S, first_place)
+        np.testing.assert_array_equal(alone_S, found_S)
+        assert not found_S[:first_place].any()
 
 
 def test_rows_of_bits_there_and_back() -> None:
@@ -110,7 +113,7 @@ def test_the_first_of_a_fair_order_are_a_fair_sample() -> None:
     kinds_SK = rng.integers(0, 2, (20, 5)).astype(np.uint8)
     kinds_SK[:, 0] = 0
     kind_N = rng.choice(5, 2_000, p=[0.4, 0.3, 0.2, 0.06, 0.04])
-    first = kind_N[map_tuning.fair_order([kinds_SK[:, kind_N]])[:400]]
+    first = kind_N[fair_order([kinds_SK[:, kind_N]])[:400]]
     share_K = np.bincount(first, minlength=5) / 400
     np.testing.assert_allclose(share_K, np.bincount(kind_N) / 2_000, atol=0.07)
 
@@ -118,7 +121,7 @@ def test_the_first_of_a_fair_order_are_a_fair_sample() -> None:
 def test_sites_between_are_stretched_and_ends_shifted() -> None:
     cM = np.array([0.0, 1.0, 2.0, 3.0, 3.0, 3.0, 5.0])
     position = np.array([10, 20, 30, 40, 50, 60, 70])
-    found = map_tuning._interpolate(cM, position, np.array([1, 3, 5]), np.array([0.0, 1.0, 0.5]))
+    found = _interpolate(cM, position, np.array([1, 3, 5]), np.array([0.0, 1.0, 0.5]))
     np.testing.assert_allclose(found, [0.0, 1.0, 1.5, 2.0, 2.25, 2.5, 4.5])
 
 
