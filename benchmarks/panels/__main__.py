@@ -86,14 +86,14 @@ def _measure(arguments: argparse.Namespace, folder: Path, temporary: Path) -> No
     )
     bits = made["sites"] * -(-arguments.haplotypes // 8)
     with Panel.open(panel) as opened:
-        table_bytes = sum(section.nbytes for section in opened.container.sections.values())
+        rows_bytes = opened.container.bytes_of_blocks
     result = {
         "sites": made["sites"],
         "sites with fewer than 1 copy in 1,000": made["rare"],
         "bytes": {
             "source (BCF)": source.stat().st_size,
             "panel file": panel.stat().st_size,
-            "its haplotypes": panel.stat().st_size - table_bytes,
+            "its haplotypes": rows_bytes,
             "they as bits": bits,
         },
         "build": [

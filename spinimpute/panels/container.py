@@ -186,6 +186,11 @@ class Container:
         """Number of blocks."""
         return len(self._blocks)
 
+    @property
+    def bytes_of_blocks(self) -> int:
+        """Number of bytes that all blocks take in the file."""
+        return int(self._blocks["nbytes"].sum(dtype=np.int64))
+
     def block(self, number: int) -> bytes:
         """Return the content of a block, numbered from 0. Raises InputError if it is damaged."""
         location = ByteRange(*self._blocks[number].tolist())

@@ -408,7 +408,9 @@ class Panel:
         return values
 
     def _bits(self, content: bytes) -> np.ndarray:
-        """Decode one bit for each site, bool."""
+        """Decode one bit for each site, bool. Raises ValueError if the length is wrong."""
+        if len(content) != -(-self.n_sites // 8):
+            raise ValueError(f"{len(content)} bytes for the bits of {self.n_sites} sites")
         return np.unpackbits(_bytes(content), count=self.n_sites).astype(bool)
 
 

@@ -37,6 +37,7 @@ def read_all(path: Path) -> list[Any]:
             found = [
                 points.sites.keys(),
                 points.multiallelic.tolist(),
+                points.prediction_trust.tolist(),
                 points.visible_array_sites(0, 1).tolist(),
             ]
             return [*found, *(block.points["label_BHU"].tolist() for block in blocks)]

@@ -1,7 +1,7 @@
 """Limits on how much haplotype attention computes at the same time, so that a job fits a memory budget.
 
-A job needs memory for four things: (1) the program, the table of panel sites and the typed calls; (2) tiles
-of the panel; (3) the queries that threads compute; (4) results that wait to be written. The limits reduce the
+A job needs memory for four things: (1) the program, the table of panel sites and the typed calls; (2) decoded
+haplotypes and tiles of the panel; (3) the queries that threads compute; (4) results that wait to be written. The limits reduce the
 last three until the job fits its budget (option `max_memory`). Results do not depend on the limits.
 
 The constants in bytes were measured (`python -m benchmarks.imputation budgets`) and rounded up. A *result* is
@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from spinimpute.hmm import parameters
+from spinimpute.panels.panel import CACHE_BYTES
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.haplotype_attention.copying import MAX_UINT16_PATTERNS
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
@@ -104,7 +105,8 @@ class JobSizes:
         matches = matched * match_bytes + searches * (search_bytes * matched + SORT_BYTES * n)
         queries = min(limits.queries, -(-matched // self.threads))
         threads = matches + self.threads * queries * self.bytes_of_query()
-        return COMPILED + tiles + reading + threads
+        decoded = min(CACHE_BYTES, n / 8 * sizes.all_sites)
+        return COMPILED + decoded + tiles + reading + threads
 
 
 def limits_of(job: ImputationJob) -> Limits:

@@ -159,7 +159,7 @@ def read_tile(panel: Panel, typed_index: np.ndarray, number: int, window: Interv
     order_N = _order_by_content(panel, rows, edges_G1)
     alleles = PanelAlleles.ordered(packed_SB, order_N)
     site_start_G1 = edges_G1.clip(*_whole_blocks(edges_G1, window))
-    panel.release_memory()  # otherwise the pages of a large memory-mapped file stay in memory
+    panel.release_memory()  # otherwise the mapped bytes of a large file stay in memory
     new_index_N = np.empty_like(order_N)
     new_index_N[order_N] = np.arange(len(order_N))
     cM_S = panel.cM[rows]
