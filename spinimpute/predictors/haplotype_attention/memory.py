@@ -1,9 +1,9 @@
 """Limits on how much haplotype attention computes at the same time, so that a job fits a memory budget.
 
-A job needs memory for four things: (1) the program, the table of panel sites, decoded haplotypes and the typed
-calls; (2) tiles of the panel; (3) the queries that threads compute; (4) results that wait to be written. The
-limits reduce the last three until the job fits its budget (option `max_memory`). Results do not depend on the
-limits.
+A job needs memory for four things: (1) the program, the table of panel sites, decoded haplotypes and the
+typed calls; (2) tiles of the panel; (3) the queries that threads compute; (4) results that wait to be
+written. The limits reduce the last three until the job fits its budget (option `max_memory`). Results do not
+depend on the limits.
 
 The constants in bytes were measured (`python -m benchmarks.imputation budgets`) and rounded up. A *result* is
 P(ALT) of one query at one site.
