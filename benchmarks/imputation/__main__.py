@@ -25,6 +25,8 @@ from benchmarks.imputation.left_out import add_options as add_left_out_options
 from benchmarks.imputation.left_out import left_out
 from benchmarks.imputation.maps import maps
 from benchmarks.imputation.options import shared_options
+from benchmarks.imputation.panel_files import add_options as add_panel_files_options
+from benchmarks.imputation.panel_files import panel_files
 from benchmarks.imputation.readme import add_options as add_readme_options
 from benchmarks.imputation.scale import add_options as add_scale_options
 from benchmarks.imputation.sets import sets
@@ -78,6 +80,8 @@ def make_parser() -> argparse.ArgumentParser:
     command("leave-one-out", leave_one_out, text, REAL, repeat=5)
     text = "Panels with the given genetic map, with one estimated from the panel, and without any."
     command("maps", maps, text, REAL)
+    text = "Sizes of panel files, and processor time to build them and to impute one person with them."
+    add_panel_files_options(command("panel-files", panel_files, text, REAL))
     sub = command("two-panels", two_panels, "A panel cut into two, which are given together.", REAL)
     add_two_panels_options(sub)
     text = "Time and memory for growing panels, targets and arrays, on simulated data."

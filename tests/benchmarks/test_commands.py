@@ -167,6 +167,14 @@ def test_expected_r2(command: Command, simulated: Case) -> None:
     assert all(int(size) > 1000 for _, size in rows_of(folder / "sizes.tsv")[1:])
 
 
+def test_panel_files(command: Command, simulated: Case) -> None:
+    folder = command("panel-files", "--warm", simulated.panel.parent)
+    table = [line for line in (folder / "report.md").read_text().splitlines() if line.startswith("| ")]
+    assert [row.split(" | ")[0][2:] for row in table[2:]] == ["Beagle", "Minimac4", "spinimpute"]
+    assert all(float(number) > 0 for row in table[2:] for number in row.strip("| ").split(" | ")[3:])
+    assert json.loads((folder / "configuration.json").read_text())["warm"] is True
+
+
 @pytest.fixture
 def simulate(command: Command, tmp_path: Path) -> Command:
     """simulate(*words): run a command that simulates its own sets."""
