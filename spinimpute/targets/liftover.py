@@ -16,7 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Calls
-from spinimpute.genotypes.sites import LAST_POSITION, Sites, chromosome_names, complement, same_chromosome
+from spinimpute.genotypes.sites import (
+    LAST_POSITION,
+    NoRecord,
+    Sites,
+    chromosome_names,
+    complement,
+    same_chromosome,
+)
 from spinimpute.runtime.errors import InputError, printable
 from spinimpute.runtime.unpacking import gunzip
 
@@ -31,7 +38,7 @@ class Lift:
     """A converter of positions on one chromosome to the panel's genome build.
 
     `chain` is a chain file from the target's build to the panel's, plain or gzipped. Raises InputError if it
-    cannot be read, is not a chain file, or has no chain of the chromosome.
+    cannot be read or is not a chain file, and NoRecord if it has no chain of the chromosome.
     """
 
     def __init__(self, chain: str | Path, chrom: str) -> None:
@@ -58,7 +65,7 @@ class Lift:
         self._name = min(chromosome_names(chrom, names), default="")
         if not self._name:
             known = ", ".join(sorted(names)[:10])
-            raise InputError(
+            raise NoRecord(
                 "content",
                 f"chain file {chain}: it has no chain of chromosome {chrom}, but of {known}. {_WANTED}",
             )
@@ -94,7 +101,7 @@ class Lift:
     def convert_calls(self, calls: Calls) -> Calls:
         """Convert the sites of calls to the panel's build, and sort them by position.
 
-        Sites without a position in the panel's build are dropped and counted in `skipped`. Raises InputError
+        Sites without a position in the panel's build are dropped and counted in `skipped`. Raises NoRecord
         if no site remains.
         """
         sites = calls.sites
@@ -107,7 +114,7 @@ class Lift:
                 continue
             rows.append((found[0], i, found[1]))
         if not rows:
-            raise InputError(
+            raise NoRecord(
                 "mismatch", f"chain file {self.path}: none of the target's sites is in it. {_WANTED}"
             )
         rows.sort()
