@@ -1,6 +1,7 @@
 """Names of files, and what depends on the configuration."""
 
 import csv
+import gzip
 import re
 from pathlib import Path
 from shlex import quote
@@ -11,6 +12,7 @@ PANELS = {str(chrom): panel for chrom, panel in config["panels"].items()}
 FORMAT = config.get("format", "GT,DS")
 DECIMALS = config.get("decimals", 3)
 THREADS = config.get("threads", 2)
+SAMPLES_PER_JOB = config.get("samples_per_job")  # None: all
 OPTIONS = ("sex", "chain", "reference")  # of a target, that name files
 OVERLAP_CM = 0.5  # of chunks of sequenced samples, for their phase
 PAIRS = [
@@ -69,9 +71,16 @@ for name, target in TARGETS.items():
         READS[name], INDEXES[name] = files_in_sheet(name, target["bam"])
 
 
-def write_list(reads, out):
-    """Samples and their files as `spinimpute impute --bam-list` takes them."""
-    Path(out).write_text("".join(f"{path}\t{sample}\n" for sample, path in reads.items()))
+def write_list(reads, out, batch=None):
+    """Samples of a batch, or all, and their files as `spinimpute impute --bam-list` takes them."""
+    rows = [f"{path}\t{sample}\n" for sample, path in reads.items()]
+    Path(out).write_text("".join(rows if batch is None else batch_of(rows, int(batch))))
+
+
+def write_names(names, out, batch=None):
+    """Names of the samples of a batch, or all, as `spinimpute impute --samples-file` takes them."""
+    rows = [f"{name}\n" for name in names]
+    Path(out).write_text("".join(rows if batch is None else batch_of(rows, int(batch))))
 
 
 def one_of(names):
@@ -81,6 +90,31 @@ def one_of(names):
 
 TYPED = one_of([name for name in TARGETS if name not in READS])
 SEQUENCED = one_of(READS)
+# targets whose chunks are imputed by one job each; the chunks of the others are merged from batches (batches.smk)
+UNDIVIDED_TYPED = TYPED if SAMPLES_PER_JOB is None else one_of([])
+UNDIVIDED_SEQUENCED = SEQUENCED if SAMPLES_PER_JOB is None else one_of([])
+
+
+def batch_of(items, number):
+    """The part of a list that the batch with this number has, counted from 1."""
+    items = list(items)
+    return items[(number - 1) * SAMPLES_PER_JOB : number * SAMPLES_PER_JOB]
+
+
+def reads_of_batch(files, wildcards):
+    """READS or INDEXES of a batch of samples."""
+    return batch_of(files[wildcards.target].values(), int(wildcards.batch))
+
+
+def samples_of_job(n_samples):
+    """Samples that one job imputes, at most, of a target's."""
+    return n_samples if SAMPLES_PER_JOB is None else min(n_samples, SAMPLES_PER_JOB)
+
+
+def samples_in_header(vcf):
+    """Names of the samples of a VCF.gz."""
+    with gzip.open(vcf, "rt", encoding="utf-8") as text:
+        return next(line for line in text if line.startswith("#CHROM")).rstrip("\n").split("\t")[9:]
 
 
 def imputed():
@@ -118,6 +152,18 @@ def chunks_of(wildcards):
     with checkpoints.chunks.get(chrom=wildcards.chrom).output[0].open() as table:
         count = sum(1 for _ in table) - 1
     return [f"{OUT}/{wildcards.target}/{wildcards.chrom}/chunk.{n}.vcf.gz" for n in range(1, count + 1)]
+
+
+def batches_of(wildcards):
+    """Files of all batches of a chunk: how many there are is known when the samples are."""
+    if wildcards.target in READS:
+        n_samples = len(READS[wildcards.target])
+    else:
+        found = checkpoints.list_samples.get(target=wildcards.target, chrom=wildcards.chrom)
+        with found.output[0].open() as names:
+            n_samples = sum(1 for _ in names)
+    chunk = f"{OUT}/{wildcards.target}/{wildcards.chrom}/chunk.{wildcards.chunk}"
+    return [f"{chunk}.{n}.vcf.gz" for n in range(1, -(-n_samples // SAMPLES_PER_JOB) + 1)]
 
 
 # A shell command that prints the region of a chunk. Without a shared file system, only the job has the table.

@@ -12,8 +12,9 @@ BUFFER_CM = 1  # around a chunk of sequenced samples, on either side
 
 def memory_of_chunk(wildcards, input, threads, attempt):
     """MB; more at each attempt."""
-    sites, haplotypes, samples, share = _sizes(wildcards, input)
-    calls = calls_of(str(input.vcf)) if Path(input.vcf).is_file() else 0
+    sites, haplotypes, n_samples, share = _sizes(wildcards, input)
+    samples = samples_of_job(n_samples)
+    calls = calls_of(str(input.vcf)) * samples / n_samples if Path(input.vcf).is_file() else 0
     if wildcards.chrom not in ("X", "chrX"):  # of which all is read, as it has parts
         calls = calls_read(calls, share, samples)
     return round(attempt * chunk_memory_mb(sites, haplotypes, samples, threads, calls))
@@ -21,7 +22,7 @@ def memory_of_chunk(wildcards, input, threads, attempt):
 
 def minutes_of_chunk(wildcards, input, threads, attempt):
     sites, haplotypes, samples, _ = _sizes(wildcards, input)
-    return round(attempt * chunk_minutes(sites, haplotypes, samples, threads))
+    return round(attempt * chunk_minutes(sites, haplotypes, samples_of_job(samples), threads))
 
 
 def calls_read(calls, share, samples):
@@ -47,12 +48,14 @@ def chunk_minutes(sites, haplotypes, samples, threads):
 def memory_of_reads(wildcards, input, threads, attempt):
     """MB, of a chunk of sequenced samples; more at each attempt."""
     sites, haplotypes = _sizes_around(wildcards, input)
-    return round(attempt * reads_memory_mb(sites, haplotypes, len(READS[wildcards.target]), threads))
+    samples = samples_of_job(len(READS[wildcards.target]))
+    return round(attempt * reads_memory_mb(sites, haplotypes, samples, threads))
 
 
 def minutes_of_reads(wildcards, input, threads, attempt):
     sites, haplotypes = _sizes_around(wildcards, input)
-    return round(attempt * reads_minutes(sites, haplotypes, len(READS[wildcards.target]), threads))
+    samples = samples_of_job(len(READS[wildcards.target]))
+    return round(attempt * reads_minutes(sites, haplotypes, samples, threads))
 
 
 def reads_memory_mb(sites, haplotypes, samples, threads):
@@ -106,12 +109,11 @@ def _sizes(wildcards, input):
         if any(len(row) != 5 for row in rows):
             raise ValueError(f"{input.chunks}: made by an older version; delete it")
         _, _, sites, _, haplotypes = rows[int(wildcards.chunk) - 1]
-        with gzip.open(input.vcf, "rt") as header:
-            named = next(line for line in header if line.startswith("#CHROM"))
+        n_samples = len(samples_in_header(input.vcf))
     except FileNotFoundError:  # a dry run: nothing is made yet
         return 500_000, 5_000, 100, 1
     share = int(sites) / sum(int(row[2]) for row in rows)
-    return int(sites), int(haplotypes), len(named.split("\t")) - 9, share
+    return int(sites), int(haplotypes), n_samples, share
 
 
 def _sizes_around(wildcards, input):
