@@ -42,10 +42,9 @@ def test_a_header_that_is_cut(whole: bytes) -> None:
         assert read_start(io.BytesIO(whole[:size])) is None
 
 
-def test_a_header_that_is_read_in_several_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_header_that_is_read_in_several_steps() -> None:
     for size in range(1, len(HEADER) + 2):
-        monkeypatch.setattr(header, "PIECE_BYTES", size)
-        found = read_start(io.BytesIO(HEADER + b"20\t7\n"))
+        found = read_start(io.BytesIO(HEADER + b"20\t7\n"), size)
         assert found is not None
         assert (found.header, found.n_bytes) == (HEADER, len(HEADER))
         assert b"20\t7\n".startswith(found.rest)
@@ -53,10 +52,9 @@ def test_a_header_that_is_read_in_several_steps(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("whole", [HEADER, file_start(HEADER)])
 def test_a_header_that_is_too_long(whole: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(header, "PIECE_BYTES", 4)
     monkeypatch.setattr(header, "MAX_RECORD", len(HEADER) - 5)
     with pytest.raises(DamagedFile, match="its header has more than"):
-        read_start(io.BytesIO(whole))
+        read_start(io.BytesIO(whole), 4)
 
 
 @pytest.mark.parametrize("bcf", [False, True])
