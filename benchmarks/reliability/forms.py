@@ -274,12 +274,12 @@ FORMS = {
         ("target.vcf", "unphased.bcf"),
         tuple(
             f"{command} {_ON_PANEL} -q -o {{o}}/o.{end}"
+            for end, fields in (("pgen", "GT,DS"), ("bgen", "GT,DS,HDS"))
             for command in (
-                "impute --vcf {d} -t 1 --format GT,DS,HDS",
+                f"impute --vcf {{d}} -t 1 --format {fields}",
                 "impute --vcf {d} -t 1 --keep-unmatched",
                 "convert --vcf {d}",
             )
-            for end in ("pgen", "bgen")
         ),
     ),
     "haplotype model": Form(
