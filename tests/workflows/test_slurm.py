@@ -55,6 +55,9 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 SlurmdParameters=config_overrides
 KillWait=2
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=task=1
+JobAcctGatherParams=OverMemoryKill,UsePss
 NodeName={host} NodeAddr=127.0.0.1 CPUs=4 RealMemory=32000
 PartitionName=all Nodes={host} Default=YES MaxTime=INFINITE State=UP
 """
@@ -179,5 +182,7 @@ def test_killed_jobs_and_a_killed_snakemake_end_as_a_local_run(cluster, tmp_path
     wait_for(lambda: bool(jobs(cluster, "impute")) or second.poll() is not None, "a chunk")
     call(cluster, "scancel", jobs(cluster, "impute")[0])  # Snakemake submits it again
     assert second.wait(LIMIT) == 0, log.read_text()[-3000:]
-    assert "CANCELLED" in log.read_text()
+    said = log.read_text()
+    assert "CANCELLED" in said
+    assert said.count("Trying to restart job") == 1, "no other job exceeded its memory or its time"
     assert checksums(folder) == checksums(local)
