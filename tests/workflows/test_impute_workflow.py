@@ -229,7 +229,7 @@ def estimates() -> SimpleNamespace:
 
 def test_a_chunk_with_too_little_memory_is_tried_again_with_more(finished: Path, copy: Path) -> None:
     (copy / "imputed" / "example" / "20" / "chunk.2.vcf.gz").unlink()
-    little = "impute:mem_mb=130 * attempt ** 2"
+    little = "impute:mem_mb=400 + 130 * attempt ** 2"
     done = snakemake(copy, *CHUNKS, "--set-resources", little, "--rerun-triggers", "mtime")
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-3000:]

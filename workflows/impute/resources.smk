@@ -7,6 +7,7 @@ from pathlib import Path
 LOOKED_AT = 20_000_000  # letters of a target, from which its size is estimated
 BESIDE = 3_600  # typed sites around a chunk that are read with it, at most
 LARGE_PANEL = 12_000  # haplotypes; of larger ones reads are imputed from the likeliest
+SNAKEMAKE_MB = 400  # two processes of Snakemake in a job of Slurm, which count for its memory
 BUFFER_CM = 1  # around a chunk of sequenced samples, on either side
 
 
@@ -17,7 +18,7 @@ def memory_of_chunk(wildcards, input, threads, attempt):
     calls = calls_of(str(input.vcf)) * samples / n_samples if Path(input.vcf).is_file() else 0
     if wildcards.chrom not in ("X", "chrX"):  # of which all is read, as it has parts
         calls = calls_read(calls, share, samples)
-    return round(attempt * chunk_memory_mb(sites, haplotypes, samples, threads, calls))
+    return SNAKEMAKE_MB + round(attempt * chunk_memory_mb(sites, haplotypes, samples, threads, calls))
 
 
 def minutes_of_chunk(wildcards, input, threads, attempt):
@@ -49,7 +50,7 @@ def memory_of_reads(wildcards, input, threads, attempt):
     """MB, of a chunk of sequenced samples; more at each attempt."""
     sites, haplotypes = _sizes_around(wildcards, input)
     samples = samples_of_job(len(READS[wildcards.target]))
-    return round(attempt * reads_memory_mb(sites, haplotypes, samples, threads))
+    return SNAKEMAKE_MB + round(attempt * reads_memory_mb(sites, haplotypes, samples, threads))
 
 
 def minutes_of_reads(wildcards, input, threads, attempt):
