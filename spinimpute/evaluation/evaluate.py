@@ -27,6 +27,7 @@ from spinimpute.quality.metrics import (
     DEFAULT_BINS,
     SITE_STATISTICS,
     GenotypeCalibration,
+    count_good_sites,
     frequency_rows,
     minor_allele_dosage,
     minor_allele_probabilities,
@@ -178,6 +179,7 @@ def evaluate(
     panel_samples = set(frequencies.samples)
     result = Evaluation(
         by_frequency=rows,
+        good_sites=count_good_sites(scores.imputed, minor_frequency),
         by_sample=_sample_rows(compared, scores.by_sample),
         calibration=scores.calibration.rows() or None,
         scored_sites=len(true_genotypes.keys),

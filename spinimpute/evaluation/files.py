@@ -11,9 +11,10 @@ import numpy as np
 
 from spinimpute.evaluation.concordance_files import concordance_paths, write_concordance
 from spinimpute.evaluation.html_report import evaluation_report
-from spinimpute.evaluation.result import BASELINE, AccuracyCurves, Evaluation, percent
+from spinimpute.evaluation.result import BASELINE, AccuracyCurves, Evaluation
 from spinimpute.quality.concordance import Concordance
 from spinimpute.quality.leave_one_out import write_table
+from spinimpute.quality.metrics import percent
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import atomic_write, check_output, check_outputs
 from spinimpute.runtime.packages import check_package, is_installed

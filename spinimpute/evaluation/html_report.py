@@ -3,9 +3,27 @@
 from typing import Any
 
 from spinimpute.evaluation.result import BASELINE, IMPUTED, AccuracyCurves, Evaluation
+from spinimpute.quality.metrics import GOOD_R2, percent
 from spinimpute.reports.charts import Series, line_chart
-from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
-from spinimpute.reports.sections import footer, samples_table
+from spinimpute.reports.page import Page, Row, Section, cards, linked_title, notes, number, paragraph, table
+from spinimpute.reports.sections import R2_ANCHOR, describe_share, footer, frequency_cards, samples_table
+
+# columns of the tables of an evaluation, and their titles on the page
+_FREQUENCY_COLUMNS = {
+    "sites": "sites",
+    "pooled_r2": "pooled r²",
+    "mean_r2": "mean r²",
+    "nrc": "minor-allele concordance",
+    "missing_sites": "sites not imputed",
+    "genotypes": "genotypes",
+}
+_CALIBRATION_COLUMNS = {
+    "bin": "probability",
+    "predictions": "predictions",
+    "mean_predicted": "mean probability",
+    "observed": "observed share",
+    "calibration_error": "calibration error",
+}
 
 
 def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
@@ -35,6 +53,7 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
         f"{imputed} against {truth}{evaluation.where()}",
         [
             cards(card_values),
+            _good_sites(evaluation),
             notes(warnings),
             _by_frequency(evaluation.accuracy_curves(), rows),
             _calibration(evaluation),
@@ -43,6 +62,14 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
         ],
         footer(),
     )
+
+
+def _good_sites(evaluation: Evaluation) -> str:
+    if not evaluation.good_sites:
+        return ""
+    values = {row["bin"]: describe_share(row["good"], row["sites"]) for row in evaluation.good_sites}
+    title = linked_title(f"Sites with r² ≥ {GOOD_R2}", "What is r²?", R2_ANCHOR)
+    return title + frequency_cards(values)
 
 
 def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> Section:
@@ -56,21 +83,34 @@ def _by_frequency(curves: AccuracyCurves, rows: list[dict[Any, Any]]) -> Section
     ]
     chart = line_chart(
         "accuracy-by-frequency",
-        curves.bins,
+        [percent(label) for label in curves.bins],
         lines,
         "minor allele frequency in the panel",
         "r²",
         "Accuracy by minor allele frequency.",
     )
-    columns = ("imputer", "bin", "sites", "pooled_r2", "mean_r2", "nrc", "missing_sites", "genotypes")
-    body: list[Row] = [[row[name] for name in columns] for row in rows]
+    names = {IMPUTED: "imputed", BASELINE: "panel's frequencies"}
+    body: list[Row] = [
+        [names[imputer], percent(row["bin"]), *(row[name] for name in _FREQUENCY_COLUMNS)]
+        for imputer in names
+        for row in rows
+        if row["imputer"] == imputer
+    ]
     text = paragraph(
+        "The r² of a site is the squared correlation of imputed dosages and true genotypes over the samples. "
+        "It is undefined at sites whose true genotypes do not vary. "
         "Dosages count the allele that is rarer in the panel. Pooled r² is computed from all genotypes of a "
-        "bin together. Mean r² is the average of the sites' r². nrc is minor-allele concordance: among "
-        "genotypes with a minor allele in the truth or in the best guess, the share that is correct."
+        "bin together. Mean r² is the average of the sites' r². Minor-allele concordance: among "
+        "genotypes with a minor allele in the truth or in the best guess, the share that is correct.",
+        anchor=R2_ANCHOR,
     )
     return Section(
-        "Accuracy by allele frequency", [text, chart, table(columns, body, "Accuracy by frequency")]
+        "Accuracy by allele frequency",
+        [
+            text,
+            chart,
+            table(["dosages", "frequency", *_FREQUENCY_COLUMNS.values()], body, "Accuracy by frequency"),
+        ],
     )
 
 
@@ -85,17 +125,21 @@ def _calibration(evaluation: Evaluation) -> Section:
         predicted,
         [Series("observed share", [row["observed"] for row in binned]), Series("expected share", predicted)],
         "genotype probability",
-        "share of genotypes that are true",
+        "share of true genotypes",
         "Calibration of genotype probabilities.",
     )
-    columns = ("bin", "predictions", "mean_predicted", "observed", "calibration_error")
-    body: list[Row] = [[row[name] for name in columns] for row in rows]
+    body: list[Row] = [[row[name] for name in _CALIBRATION_COLUMNS] for row in rows]
     text = (
         "What share of the genotypes with a given probability is correct? For calibrated probabilities the "
         "two lines coincide."
     )
     return Section(
-        "Calibration", [paragraph(text), chart, table(columns, body, "Calibration, all genotypes")]
+        "Calibration",
+        [
+            paragraph(text),
+            chart,
+            table(list(_CALIBRATION_COLUMNS.values()), body, "Calibration, all genotypes"),
+        ],
     )
 
 
@@ -103,7 +147,9 @@ def _by_sample(evaluation: Evaluation) -> Section:
     rows = sorted(
         evaluation.by_sample, key=lambda row: (row["pooled_r2"] == row["pooled_r2"], row["pooled_r2"])
     )
-    columns = {name: name for name in ("sample", "pooled_r2", "nrc", "genotypes")}
+    columns = {"sample": "sample"} | {
+        name: _FREQUENCY_COLUMNS[name] for name in ("pooled_r2", "nrc", "genotypes")
+    }
     r2 = [row["pooled_r2"] for row in rows]
     text = "Number of samples by pooled r²."
     return Section("Accuracy by sample", samples_table(rows, columns, r2, "pooled r²", text, "Samples"))

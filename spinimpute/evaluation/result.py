@@ -8,7 +8,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from spinimpute.quality.metrics import bin_labels, curve
+from spinimpute.quality.metrics import bin_labels, curve, percent
 
 BASELINE = "allele-frequency"
 IMPUTED = "imputed"
@@ -32,6 +32,9 @@ class Evaluation:
     # Columns: imputer, bin, sites, pooled_r2, mean_r2, nrc (minor-allele concordance), missing_sites,
     # genotypes.
     by_frequency: list[dict[str, Any]]
+    # A row for each class of minor allele frequency, without sites whose true genotypes do not vary. Columns:
+    # bin, sites, good (number of sites with an r2 of at least 0.8).
+    good_sites: list[dict[str, Any]]
     # A row for each sample, over all scored sites. Columns: sample, pooled_r2, nrc, genotypes.
     by_sample: list[dict[str, Any]]
     # calibration of the genotype probabilities (minor_alleles, bin, predictions, mean_predicted, observed,
@@ -82,12 +85,6 @@ class Evaluation:
         return AccuracyCurves(bins, [sites[label] for label in bins], r2)
 
 
-def percent(label: str) -> str:
-    """Convert the label of a frequency bin to percent: "(0.001,0.002]" becomes "0.1–0.2 %"."""
-    low, high = (100 * float(edge) for edge in label.strip("(]").split(","))
-    return f"{low:g}–{high:g} %" if low else f"≤ {high:g} %"
-
-
 def summary_table(evaluation: Evaluation) -> Table:
     """Return the table for the terminal: accuracy by frequency, with the pooled r² of the baseline."""
     baseline, imputed = (
@@ -103,7 +100,7 @@ def summary_table(evaluation: Evaluation) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for baseline_row, row in zip(baseline, imputed, strict=True):
         table.add_row(
-            "all" if row["bin"] == "all" else percent(row["bin"]),
+            percent(row["bin"]),
             f"{row['sites']:,}",
             _number(baseline_row["pooled_r2"]),
             *(_number(row[measure]) for measure in ("pooled_r2", "mean_r2", "nrc")),

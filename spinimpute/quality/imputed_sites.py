@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from spinimpute.quality.metrics import DEFAULT_BINS, frequency_bins
+from spinimpute.quality.metrics import DEFAULT_BINS, GOOD_R2, frequency_bins
 
-GOOD_R2 = 0.8
 COMMON = 0.05  # minimum MAF of the sites in comparisons along the genome; rarer sites are imputed less well
 
 

@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 DEFAULT_BINS = (0.0, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5)
+FREQUENCY_CLASSES = (0.0, 0.01, 0.05, 0.5)  # bounds of rare, low-frequency and common sites
+GOOD_R2 = 0.8  # sites with this r2 or a higher one count as well imputed
 DEFAULT_PROBABILITY_EDGES = (0.0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0)
 
 SITE_STATISTICS = np.dtype(
@@ -113,17 +115,20 @@ def pooled_r2(statistics: np.ndarray) -> float:
     return float(product**2 / (square_true * square_dosage))
 
 
-def mean_variant_r2(statistics: np.ndarray) -> float:
-    """Return the mean, over sites, of the squared correlation within the site.
+def variant_r2(statistics: np.ndarray) -> np.ndarray:
+    """Return the squared correlation within each site whose true genotypes vary, float64 (n_varying,).
 
-    Sites with constant true genotypes are skipped; the result is NaN if no site is left. A site with a
-    constant dosage counts as 0.
+    It is 0 if the dosage is constant.
     """
     varies = statistics[statistics["square_true"] > 1e-9]
-    if len(varies) == 0:
-        return float("nan")
     squares = varies["square_true"] * varies["square_dosage"]
-    return float((varies["product"] ** 2 / np.maximum(squares, 1e-12)).mean())
+    return np.asarray(varies["product"] ** 2 / np.maximum(squares, 1e-12))
+
+
+def mean_variant_r2(statistics: np.ndarray) -> float:
+    """Return the mean of `variant_r2`; NaN if no site varies."""
+    r2 = variant_r2(statistics)
+    return float(r2.mean()) if len(r2) else float("nan")
 
 
 def minor_concordance(statistics: np.ndarray) -> float:
@@ -154,6 +159,14 @@ ALL_FREQUENCIES = FrequencyBin(0.0, 0.5, "all")
 def frequency_bins(edges: Sequence[float] = DEFAULT_BINS) -> list[FrequencyBin]:
     """Return the bins between neighbouring edges. The edges increase and lie in 0 to 0.5."""
     return [FrequencyBin(low, high, f"({low:g},{high:g}]") for low, high in pairwise(edges)]
+
+
+def percent(label: str) -> str:
+    """Convert the label of a frequency bin to percent: "(0.001,0.002]" becomes "0.1–0.2 %", "all" stays."""
+    if label == ALL_FREQUENCIES.label:
+        return label
+    low, high = (100 * float(edge) for edge in label.strip("(]").split(","))
+    return f"{low:g}–{high:g} %" if low else f"≤ {high:g} %"
 
 
 def frequency_rows(
@@ -187,6 +200,20 @@ def frequency_rows(
                 "genotypes": int(in_bin["genotypes"].sum()),
             }
         )
+    return rows
+
+
+def count_good_sites(statistics: np.ndarray, minor_frequency: np.ndarray) -> list[dict[str, Any]]:
+    """Return the number of sites with an r2 of at least GOOD_R2, a row for each class of frequency.
+
+    Classes without a site whose true genotypes vary are left out. Columns: bin, sites (number of sites whose
+    true genotypes vary), good. `minor_frequency` is the minor allele frequency of each site in the panel.
+    """
+    rows = []
+    for one in frequency_bins(FREQUENCY_CLASSES):
+        r2 = variant_r2(statistics[one.contains(minor_frequency)])
+        if len(r2):
+            rows.append({"bin": one.label, "sites": len(r2), "good": int((r2 >= GOOD_R2).sum())})
     return rows
 
 

@@ -56,14 +56,6 @@ class Provenance:
         """Add the genome build, as inferred from the header line of the chromosome (##contig)."""
         self.add(subject, infer_build(contig_line, chrom) or f"not stated for chromosome {chrom}")
 
-    def rows(self) -> list[tuple[str, str]]:
-        """Return pairs of subject and text. Only the first text of a subject names it; later ones have ""."""
-        return [
-            (subject if i == 0 else "", text)
-            for subject, texts in self.texts.items()
-            for i, text in enumerate(texts)
-        ]
-
 
 @dataclass
 class ReportData:

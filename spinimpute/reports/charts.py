@@ -21,10 +21,12 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH, HEIGHT, TALL_HEIGHT = 7.2, 3.2, 4.8  # inches
+WIDTH, HEIGHT, TALL_HEIGHT = 6.0, 2.9, 4.2  # inches
+BARS = 20  # of a histogram
 MAX_MARKERS = 40  # lines with more points are drawn without markers
 MAX_MARKED_POINTS = 1_000  # in a density plot; more points would only cover each other
 CELLS_PER_AXIS = 40  # of a density plot
+LABEL_GAP = 0.3  # minimum distance of tick labels, in heights of a label
 COLORS = ("#1b5fc1", "#b45309", "#11795a")  # of the first, second and third series
 MARKERS = ("o", "s", "D")
 _INK, _SOFT, _LINE, _PAPER = "#1c2430", "#566173", "#d9dee6", "#ffffff"
@@ -125,9 +127,41 @@ def _chart(name: str, axes: Axes, description: str) -> Chart:
     assert isinstance(figure, Figure)
     if axes.get_legend_handles_labels()[1]:
         figure.legend(loc="outside upper left", ncols=2)
+    fit_tick_labels(axes)
     with matplotlib.rc_context({"svg.hashsalt": name}):
         figure.savefig(svg, format="svg", metadata=_METADATA | {"Title": description})
     return Chart(name, svg.getvalue(), description)
+
+
+def fit_tick_labels(axes: Axes) -> None:
+    """Change the labels of the x axis if they overlap.
+
+    Numbers get fewer ticks. Categories are rotated by 45 degrees, and some labels are omitted if they overlap
+    nevertheless.
+    """
+    from matplotlib.ticker import FixedLocator
+
+    figure, axis = axes.figure, axes.xaxis
+    figure.draw_without_rendering()  # type: ignore[union-attr]  # computes the layout
+    labels = axis.get_ticklabels()
+    boxes = [label.get_window_extent() for label in labels if label.get_text()]
+    if len(boxes) < 2:
+        return
+    width, height = max(box.width for box in boxes), max(box.height for box in boxes)
+    ticks = axes.transData.transform([(tick, 0) for tick in axes.get_xticks()])[:, 0]
+    spacing = float(np.diff(ticks).min())
+    if width + LABEL_GAP * height <= spacing:
+        return
+    if not isinstance(axis.get_major_locator(), FixedLocator):
+        n_labels = axes.get_window_extent().width / (width + LABEL_GAP * height)
+        axes.locator_params(axis="x", nbins=max(1, int(n_labels)))
+        return
+    between_lines = spacing * math.sin(math.radians(45))  # of rotated labels
+    step = math.ceil((1 + LABEL_GAP) * height / between_lines)
+    axes.set_xticks(axes.get_xticks()[::step], [label.get_text() for label in labels[::step]])
+    axes.tick_params(axis="x", labelrotation=45)
+    for label in axis.get_ticklabels():
+        label.set(horizontalalignment="right", rotation_mode="anchor")
 
 
 @_style()
@@ -161,20 +195,33 @@ def line_chart(
 
 @_style()
 def histogram(
-    name: str, values: Sequence[float], x_label: str, y_label: str, description: str, bins: int = 24
+    name: str,
+    values: Sequence[float],
+    x_label: str,
+    y_label: str,
+    description: str,
+    *,
+    unit_interval: bool = False,
 ) -> Chart:
-    """Draw a histogram of the finite values."""
-    from matplotlib.ticker import MaxNLocator
+    """Draw a histogram of the finite values.
+
+    With `unit_interval`, the x axis is from 0 to 1. Otherwise it is from the minimum to the maximum,
+    if they differ.
+    """
+    from matplotlib.ticker import MaxNLocator, StrMethodFormatter
 
     # rounded, because values that differ only by rounding errors would get bins of their own
     finite = np.round([v for v in values if math.isfinite(v)], 9)
-    count, edge = np.histogram(finite, bins=bins)
+    if np.ptp(finite) == 0 and 0 <= finite[0] <= 1:
+        unit_interval = True
+    count, edge = np.histogram(finite, BARS, (0, 1) if unit_interval else None)
     filled = count > 0
     axes = _new_axes(x_label, y_label)
     width = 0.9 * np.diff(edge)[filled]
     axes.bar((edge[:-1] + edge[1:])[filled] / 2, count[filled], width, color=COLORS[0])
     axes.set_xlim(edge[0], edge[-1])
     axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     return _chart(name, axes, description)
 
 

@@ -5,7 +5,7 @@ tables, "left out" means leave-one-out: a typed call is predicted from the other
 """
 
 from spinimpute.genotypes.untyped_intervals import FAR_CM
-from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
+from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.leave_one_out import LeaveOneOutQuality
 from spinimpute.quality.report_data import ReportData
 from spinimpute.quality.sample_quality import SampleQuality
@@ -16,6 +16,7 @@ from spinimpute.reports.report_files import TYPED_SITES
 from spinimpute.reports.sections import (
     allele_frequencies,
     footer,
+    good_sites,
     provenance_section,
     quality_by_chromosome,
     quality_by_frequency,
@@ -33,17 +34,14 @@ def imputation_report(summary: ImputationSummary, data: ReportData, target: str,
     """Return the report page. `target` and `panel` are file names."""
     imputed, leave_one_out = data.imputed, summary.leave_one_out
     frequency = imputed.by_frequency()
-    n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
-    card_values = {
+    card_values: dict[str, str | tuple[str, str]] = {
         "samples": number(summary.samples),
-        "typed sites used": f"{number(summary.matched_sites)} of {number(summary.typed_sites)}",
+        "typed sites used": (number(summary.matched_sites), f"of {number(summary.typed_sites)}"),
         "sites written": number(summary.written_sites),
     }
     if summary.left_out_sites:
         card_values["sites left out by the filters"] = number(summary.left_out_sites)
-    if summary.samples > 1:  # R2 cannot be estimated from one sample
-        card_values[f"imputed sites with R2 ≥ {GOOD_R2}"] = number(n_good)
-    if summary.samples < RELIABLE_SAMPLES:
+    if 1 < summary.samples < RELIABLE_SAMPLES:
         card_values["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
     if leave_one_out is not None:
         card_values["r² of typed calls left out"] = number(leave_one_out.overall_r2(), 3)
@@ -52,6 +50,7 @@ def imputation_report(summary: ImputationSummary, data: ReportData, target: str,
         f"{target} imputed from {panel}",
         [
             cards(card_values),
+            good_sites(imputed, summary.samples),
             notes([*summary.warnings, *summary.notes]),
             quality_by_frequency(frequency, summary.samples, leave_one_out),
             r2_of_sites(imputed, summary.samples),
@@ -169,9 +168,9 @@ def _samples(quality: SampleQuality, leave_one_out: LeaveOneOutQuality | None) -
     else:
         n_low = sum(row["note"] == "low" for row in rows)
         texts = [
-            f"Left out: typed calls of each sample, predicted from its other typed calls. {n_low} of "
-            f"{len(rows)} samples are far below the others{': check them' if n_low else ''}. Low values come "
-            "from poor arrays, contamination, or ancestry that the panel lacks."
+            f"Left out: typed calls of each sample, predicted from its other typed calls. {n_low:,} of "
+            f"{len(rows):,} samples are far below the others{': check them' if n_low else ''}. Low values "
+            "come from poor arrays, contamination, or ancestry that the panel lacks."
         ]
         columns |= {
             "r2": "left out: r²",

@@ -15,6 +15,9 @@ from spinimpute.reports.charts import Chart
 Cell = str | int | float | None
 Row = list[Cell]
 
+LONG_TABLE = 25  # a table with more rows scrolls, and is cut in print
+PRINTED_ROWS = 10  # of a long table
+
 
 def number(value: Cell, decimals: int = 4) -> str:
     """Format a number for readers: None and NaN as a dash, integers with commas. Text stays as it is."""
@@ -25,15 +28,28 @@ def number(value: Cell, decimals: int = 4) -> str:
     return f"{value:,}" if isinstance(value, int) else value
 
 
-def paragraph(text: str, soft: bool = False) -> str:
-    """Return a paragraph. A soft paragraph is less prominent."""
-    return f"<p{' class=soft' if soft else ''}>{escape(text)}</p>"
+def paragraph(text: str, soft: bool = False, anchor: str = "") -> str:
+    """Return a paragraph. A soft paragraph is less prominent. `anchor` is the target of a link."""
+    identifier = f' id="{escape(anchor)}"' if anchor else ""
+    return f"<p{' class=soft' if soft else ''}{identifier}>{escape(text)}</p>"
 
 
-def cards(values: Mapping[str, str]) -> str:
-    """Return the main numbers of a page as cards. `values` maps labels to values."""
-    items = "".join(f"<div><dt>{escape(k)}</dt><dd>{escape(v)}</dd></div>" for k, v in values.items())
-    return f'<dl class="cards">{items}</dl>'
+def cards(values: Mapping[str, str | tuple[str, str]]) -> str:
+    """Return the main numbers of a page as cards.
+
+    `values` maps labels to values, or to pairs of a value and an explanation.
+    """
+    items = []
+    for label, value in values.items():
+        main, explanation = (value, "") if isinstance(value, str) else value
+        small = f'<dd class="detail">{escape(explanation)}</dd>' if explanation else ""
+        items.append(f"<div><dt>{escape(label)}</dt><dd>{escape(main)}</dd>{small}</div>")
+    return f'<dl class="cards">{"".join(items)}</dl>'
+
+
+def linked_title(text: str, link: str, anchor: str) -> str:
+    """Return a title of cards, with a link to the paragraph `anchor` that explains them."""
+    return f'<p class="title">{escape(text)} <a href="#{escape(anchor)}">{escape(link)}</a></p>'
 
 
 def notes(texts: Sequence[str]) -> str:
@@ -46,12 +62,20 @@ def notes(texts: Sequence[str]) -> str:
 
 
 def table(
-    head: Sequence[str], rows: Sequence[Row], caption: str, *, sortable: bool = False, wrapped: bool = False
+    head: Sequence[str],
+    rows: Sequence[Row],
+    caption: str,
+    *,
+    sortable: bool = False,
+    wrapped: bool = False,
+    decimals: int = 4,
+    printed_rows: int = PRINTED_ROWS,
 ) -> str:
     """Return a scrollable table. Cells with the text "low" are highlighted.
 
     With `sortable`, a click on the head of a column sorts the rows. With `wrapped`, long texts are broken
-    into lines; otherwise the table may be wider than the page.
+    into lines; otherwise the table may be wider than the page. In print, page.css cuts a long table
+    after `printed_rows` rows, 10 or 20.
     """
     numeric = [
         any(isinstance(row[i], int | float) for row in rows)
@@ -71,13 +95,16 @@ def table(
             kind = ' class="number"' if is_numeric else ' class="low"' if cell == "low" else ""
             known = isinstance(cell, int | float) and not math.isnan(cell)
             exact = f' data-value="{cell if known else ""}"' if is_numeric and sortable else ""
-            html.append(f"<td{kind}{exact}>{escape(number(cell))}</td>")
+            html.append(f"<td{kind}{exact}>{escape(number(cell, decimals))}</td>")
         html.append("</tr>")
     html.append("</tbody></table>")
-    tall = " tall" if sortable else ""
+    tall, cut = "", ""
+    if len(rows) > LONG_TABLE:
+        tall = f" tall first-{printed_rows}"
+        cut = f'<p class="printed">Printed: the first {printed_rows} of {len(rows):,} rows.</p>'
     # tabindex makes the table focusable, so that it can be scrolled with the keyboard
     label = f'tabindex="0" role="region" aria-label="{escape(caption)}"'
-    return f'<div class="scroll{tall}" {label}>{"".join(html)}</div>'
+    return f'<div class="scroll{tall}" {label}>{"".join(html)}</div>{cut}'
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,14 @@
 
 import numpy as np
 
-from spinimpute.quality.imputed_sites import GOOD_R2, ImputedSites
+from spinimpute.quality.imputed_sites import ImputedSites
 from spinimpute.quality.report_data import ReportData
 from spinimpute.quality.sample_quality import SampleQuality
 from spinimpute.quality.summary import RELIABLE_SAMPLES, SequencedSummary
 from spinimpute.reports.page import Page, Row, Section, cards, notes, number, paragraph, table
 from spinimpute.reports.sections import (
     footer,
+    good_sites,
     provenance_section,
     quality_by_chromosome,
     quality_by_frequency,
@@ -24,17 +25,14 @@ def sequenced_report(summary: SequencedSummary, data: ReportData, target: str, p
     imputed = data.imputed
     frequency, reads = imputed.by_frequency(), summary.coverage.reads
     n_samples = len(summary.samples)
-    card_values = {
+    card_values: dict[str, str | tuple[str, str]] = {
         "samples": number(n_samples),
-        "sites with data": f"{number(summary.coverage.known_sites)} of {number(summary.panel_sites)}",
+        "sites with data": (number(summary.coverage.known_sites), f"of {number(summary.panel_sites)}"),
         "sites written": number(summary.written_sites),
     }
     if summary.left_out_sites:
         card_values["sites left out by the filters"] = number(summary.left_out_sites)
-    if n_samples > 1:  # R2 cannot be estimated from one sample
-        n_good = sum(round(row["good"] * row["sites"]) for row in frequency)
-        card_values[f"sites with R2 ≥ {GOOD_R2}"] = number(n_good)
-    if n_samples < RELIABLE_SAMPLES:
+    if 1 < n_samples < RELIABLE_SAMPLES:
         card_values["expected r², MAF ≥ 5 %"] = number(imputed.expected_r2(imputed.common), 3)
     if reads is not None:
         card_values["reads per site, median of samples"] = number(float(np.median(reads.depth_X)), 2)
@@ -43,6 +41,7 @@ def sequenced_report(summary: SequencedSummary, data: ReportData, target: str, p
         f"{target} imputed from {panel}",
         [
             cards(card_values),
+            good_sites(imputed, n_samples),
             notes([*summary.warnings, *summary.notes]),
             _coverage(summary, data.by_sample),
             quality_by_frequency(frequency, n_samples),
@@ -69,7 +68,9 @@ def _coverage(summary: SequencedSummary, quality: SampleQuality) -> Section:
     rows.sort(key=lambda row: (row["note"] != "low", row["depth"], -row["unknown"]))
     n_low = sum(row["note"] == "low" for row in rows)
     columns = {"sample": "sample"}
-    texts = [f"{n_low} of {len(rows)} samples are far below the others" + (": check them." if n_low else ".")]
+    texts = [
+        f"{n_low:,} of {len(rows):,} samples are far below the others" + (": check them." if n_low else ".")
+    ]
     measured, label = [1 - row["unknown"] for row in rows], "share of the sites with data"
     if coverage.reads is not None:
         columns |= {
@@ -84,7 +85,7 @@ def _coverage(summary: SequencedSummary, quality: SampleQuality) -> Section:
             "carry less information than their number suggests."
         )
     if summary.haploid:
-        texts.append(f"{summary.haploid} of {len(rows)} samples have one copy.")
+        texts.append(f"{summary.haploid:,} of {len(rows):,} samples have one copy.")
     texts.append(
         f"Expected r²: the accuracy of the dosages at {quality.sites:,} sites if the probabilities are "
         "calibrated."
