@@ -27,6 +27,10 @@ from spinimpute.training.simulation import Segment, SimulationSettings, simulate
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HEADLESS = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc of Linux")
 
 
@@ -234,10 +238,8 @@ def found_in_browser(tmp_path: Path) -> Callable[[Path, str, int], str]:
         copy.write_text(page.read_text().replace("</head>", f"<script>{script}</script></head>"))
         done = subprocess.run(
             [
-                CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-                "--disable-background-networking", "--disable-component-update", "--disable-sync",
-                f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900", "--dump-dom",
-                copy.as_uri(),
+                CHROMIUM, *HEADLESS, f"--user-data-dir={tmp_path / 'profile'}",
+                f"--window-size={width},900", "--dump-dom", copy.as_uri(),
             ],
             capture_output=True, text=True, timeout=300,
         )  # fmt: skip

@@ -15,6 +15,7 @@ from spinimpute.evaluation.result import BASELINE, AccuracyCurves, Evaluation
 from spinimpute.quality.concordance import Concordance
 from spinimpute.quality.leave_one_out import write_table
 from spinimpute.quality.metrics import percent
+from spinimpute.reports.charts import fit_tick_labels
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import atomic_write, check_output, check_outputs
 from spinimpute.runtime.packages import check_package, is_installed
@@ -143,12 +144,14 @@ def draw_accuracy(curves: AccuracyCurves, path: Path) -> None:
     for axes, (measure, title) in zip(figure.subplots(1, 2, sharey=True), _TITLES.items(), strict=True):
         for imputer, r2 in curves.r2[measure].items():
             axes.plot(x, r2, label=imputer, **_STYLES.get(imputer, _DEFAULT_STYLE))
-        axes.set_xticks(x, names, rotation=45, ha="right", fontsize=8)
+        axes.set_xticks(x, names, fontsize=8)
         axes.set_ylim(-0.02, 1.02)
         axes.set_title(title, fontsize=10)
         axes.set_xlabel("minor allele frequency in the panel")
         axes.grid(axis="y", alpha=0.3)
     figure.axes[0].set_ylabel("dosage r²")
     figure.axes[0].legend(loc="upper left", frameon=False)
+    for axes in figure.axes:
+        fit_tick_labels(axes)
     # without a Software entry the bytes do not depend on matplotlib's version string
     figure.savefig(path, format="png", dpi=120, metadata={"Software": None})

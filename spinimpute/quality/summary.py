@@ -105,8 +105,8 @@ class RunSummary:
         """Add a note if R2 is estimated from few samples."""
         if n_samples < RELIABLE_SAMPLES:
             self.notes.append(
-                f"INFO/R2 is estimated from only {n_samples} samples; it is unreliable below "
-                f"{RELIABLE_SAMPLES} samples"
+                f"INFO/R2 is estimated from only {n_samples} sample{'s' if n_samples > 1 else ''}; it is "
+                f"unreliable below {RELIABLE_SAMPLES} samples"
             )
 
     def closing_lines(self) -> list[str]:

@@ -212,7 +212,7 @@ def histogram(
 
     # rounded, because values that differ only by rounding errors would get bins of their own
     finite = np.round([v for v in values if math.isfinite(v)], 9)
-    if np.ptp(finite) == 0 and 0 <= finite[0] <= 1:
+    if len(np.unique(finite)) < 2 and ((finite >= 0) & (finite <= 1)).all():
         unit_interval = True
     count, edge = np.histogram(finite, BARS, (0, 1) if unit_interval else None)
     filled = count > 0

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from spinimpute.quality.metrics import (
     GenotypeCalibration,
     bin_labels,
+    count_good_sites,
     curve,
     frequency_bins,
     frequency_rows,
@@ -15,6 +16,7 @@ from spinimpute.quality.metrics import (
     minor_allele_dosage,
     minor_allele_probabilities,
     minor_concordance,
+    percent,
     pooled_r2,
     site_statistics,
 )
@@ -154,3 +156,24 @@ def test_a_curve_has_a_gap_where_a_bin_has_no_row():
     rows = [{"bin": label, "r2": r2} for label, r2 in [("all", 0.5), ("(0,0.01]", 0.2), ("(0.05,0.5]", 0.9)]]
     assert bin_labels(rows) == ["(0,0.01]", "(0.05,0.5]"]
     np.testing.assert_array_equal(curve(rows, [one.label for one in bins], "r2"), [0.2, np.nan, 0.9])
+
+
+def test_good_sites_by_frequency():
+    rng = np.random.default_rng(1)
+    true = rng.binomial(2, 0.3, (300, 12)).astype(np.float32)
+    true[::5] = 1  # true genotypes that do not vary
+    dosage = (true + rng.normal(0, rng.random((300, 1)), true.shape)).clip(0, 2).astype(np.float32)
+    minor = rng.choice([0.0, 0.004, 0.01, 0.03, 0.05, 0.4], 300)
+    found = {row.pop("bin"): row for row in count_good_sites(site_statistics(true, dosage), minor)}
+    classes = {"(0,0.01]": (0.004, 0.01), "(0.01,0.05]": (0.03, 0.05), "(0.05,0.5]": (0.4,)}
+    for label, frequencies in classes.items():
+        rows = [i for i in range(300) if i % 5 and minor[i] in frequencies]
+        good = [i for i in rows if np.corrcoef(true[i], dosage[i])[0, 1] ** 2 >= 0.8]
+        assert 0 < len(good) < len(rows)
+        assert found.pop(label) == {"sites": len(rows), "good": len(good)}
+    assert not found
+
+
+def test_labels_in_percent():
+    labels = [percent(label) for label in ("(0,0.0005]", "(0.001,0.002]", "(0.05,0.5]", "all")]
+    assert labels == ["≤ 0.05 %", "0.1–0.2 %", "5–50 %", "all"]

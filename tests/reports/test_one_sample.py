@@ -39,9 +39,15 @@ def section(page: str, title: str) -> str:
 @pytest.mark.parametrize(("samples", "headlined"), [(1, False), (2, True), (50, True)])
 def test_estimates_for_one_few_and_many_samples(samples, headlined):
     page = report(sites_with(np.linspace(0, 1, 8), np.arange(8) == 0), samples)
-    first = page[page.index('<dl class="cards">') : page.index("</dl>")]
+    first = page[page.index('<dl class="cards">') : page.index("<section>")]
     assert ("R2" in first) == headlined
     assert ("expected r²" in first) == (samples < 50)
+    # all sites are common; those with R2 of 6/7 and 1 are good; the typed one does not count
+    good = '<div><dt>Common: MAF\xa05–50\xa0%</dt><dd>28 %</dd><dd class="detail">2 of 7 sites</dd></div>'
+    assert (good in first) == headlined
+    assert ("<dd>0.75</dd>" in first) == (samples == 1)
+    explained = 'id="r2">R2 estimates' if headlined else 'id="expected-r2">Expected r²'
+    assert explained in page
     by_frequency, along = (section(page, t) for t in ("Quality by allele frequency", "Along the chromosome"))
     assert ("R2" in by_frequency) == headlined
     assert ("R2 of imputed sites" in page) == headlined
@@ -53,7 +59,7 @@ def test_estimates_for_one_few_and_many_samples(samples, headlined):
 
 def test_the_histogram_has_imputed_sites_only():
     page = report(sites_with(np.array([1, 1, 0.1, 0.9, 0.9, 0.9]), np.arange(6) < 2), 3)
-    drawn = page[page.index("R2 of imputed sites") : page.index("What was matched")]
+    drawn = section(page, "R2 of imputed sites")
     assert drawn.count("fill: var(--first)") == 2
 
 

@@ -1,7 +1,6 @@
-"""Pages of `impute` and `evaluate`: their contents, that they are self-contained, and in a browser."""
+"""Pages of `impute` and `evaluate`: their contents, and that they are self-contained."""
 
 import html.parser
-import json
 import re
 from pathlib import Path
 from xml.etree import ElementTree
@@ -56,30 +55,14 @@ def read(text: str) -> Reader:
     return reader
 
 
-@pytest.fixture(scope="module")
-def pages(example_panel, tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("reports")
-    found = {kind: folder / f"{kind}.html" for kind in ("impute", "sequenced", "evaluate")}
-    target = EXAMPLE / "target.vcf.gz"
-    imputed = folder / "o.vcf.gz"
-    output = spinimpute.OutputSettings(("GT", "DS", "GP"), report=found["impute"])
-    spinimpute.impute(target, imputed, example_panel, output=output)
-    spinimpute.impute_sequenced(
-        folder / "s.vcf.gz",
-        example_panel,
-        spinimpute.SequencingSettings(target),
-        region=spinimpute.RegionSettings("20:1-200000"),
-        output=spinimpute.OutputSettings(report=found["sequenced"]),
-    )
-    spinimpute.evaluate(EXAMPLE / "truth.vcf.gz", imputed, example_panel, target, report=found["evaluate"])
-    return found
-
-
 @pytest.mark.parametrize("kind", ["impute", "sequenced", "evaluate"])
 def test_a_page_is_complete_and_self_contained(pages, kind):
     text = pages[kind].read_text()
     reader = read(text)
-    assert not [name for name, _ in reader.attributes if name in ("src", "href")]
+    assert not [name for name, _ in reader.attributes if name == "src"]
+    links = [value for name, value in reader.attributes if name == "href"]
+    assert links
+    assert all(str(link).startswith("#") for link in links)
     assert not re.search(r"(url\(|xlink:href=\")(?!#)", text)
     assert "@import" not in text
     assert "default-src 'none'" in text
@@ -136,42 +119,6 @@ def test_an_existing_page_stays(pages, example_panel, tmp_path):
             spinimpute.impute(EXAMPLE / "target.vcf.gz", tmp_path / "o.bcf", example_panel, output=output)
     assert pages["impute"].read_bytes() == before
     assert not (tmp_path / "o.bcf").exists()
-
-
-@pytest.mark.parametrize("kind", ["impute", "sequenced", "evaluate"])
-@pytest.mark.parametrize("width", [360, 1200])
-def test_in_a_browser(pages, kind, width, found_in_browser):
-    """Sorting works by keyboard, no script fails, and narrow windows need no horizontal scrolling."""
-    script = """
-    const failures = [];
-    addEventListener("error", (e) => failures.push(e.message));
-    addEventListener("load", () => {
-      const table = document.querySelector("table.sortable");
-      const button = table.tHead.rows[0].cells[0].querySelector("button");
-      button.focus();
-      const focused = document.activeElement === button;
-      button.click();
-      const up = [...table.tBodies[0].rows].map((r) => r.cells[0].textContent);
-      const sorted = table.tHead.rows[0].cells[0].getAttribute("aria-sort");
-      button.click();
-      const down = [...table.tBodies[0].rows].map((r) => r.cells[0].textContent);
-      const numeric = [...table.tHead.rows[0].cells].findIndex((c) => c.classList.contains("number"));
-      table.tHead.rows[0].cells[numeric].querySelector("button").click();
-      const values = [...table.tBodies[0].rows].map((r) => Number(r.cells[numeric].dataset.value));
-      document.body.dataset.found = JSON.stringify({ focused, up, down, sorted, values, failures,
-        page: document.documentElement.scrollWidth, window: innerWidth,
-        charts: document.querySelectorAll("svg[role=img]").length });
-    });
-    """
-    found = json.loads(found_in_browser(pages[kind], script, width))
-    assert found["failures"] == []
-    assert found["focused"]
-    assert found["sorted"] == "ascending"
-    assert found["up"] == sorted(found["up"])
-    assert found["down"] == found["up"][::-1]
-    assert found["values"] == sorted(found["values"])
-    assert found["page"] <= found["window"]
-    assert found["charts"] >= 3
 
 
 def test_everything_is_escaped():
