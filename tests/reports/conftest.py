@@ -64,7 +64,8 @@ def genome() -> tuple[ImputationSummary, ReportData, str, str]:
         data.provenance.add("target", f"/data/arrays/target.chr{chrom}.vcf.gz")
         data.provenance.add("panel's checksum", f"chr{chrom}.spin: {'0123456789abcdef' * 4}")
         summary.windows += [
-            WindowCounts(chrom, i * 10_000_000, (i + 1) * 10_000_000, 90_000, 900) for i in range(15)
+            WindowCounts(chrom, i * 10_000_000, (i + 1) * 10_000_000, 90_000, 900, 950, 900)
+            for i in range(15)
         ]
         summary.untyped += [
             IntervalCounts(chrom, i * 10_000_000, i * 10_000_000 + 900_000, i, 9_000) for i in range(6)
