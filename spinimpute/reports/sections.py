@@ -283,7 +283,8 @@ def provenance_section(provenance: Provenance) -> Section:
         if len(texts) > MAX_LISTED_TEXTS:
             further += [[subject, text] for text in others]
             first, others = f"{first}; {len(others):,} more in the next table", []
-        rows += [[subject, first], *(["", text] for text in others)]
+        rows.append([subject, first])
+        rows += [["", text] for text in others]
     return Section(
         "How it was made",
         [
