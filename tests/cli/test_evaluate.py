@@ -144,7 +144,7 @@ def test_some_regions_and_samples(run, files, tmp_path):
         (["--samples", "nobody"], "truth {truth}: 1 of the requested samples are not in the file: nobody"),
         (["--samples", ","], "--samples ',': a name is empty"),
         (["--samples", "a", "--samples-file", "b"], "--samples and --samples-file exclude each other"),
-        (["--samples-file", "absent"], "samples file absent: cannot be read"),
+        (["--samples-file", "absent"], "samples file absent: it cannot be read"),
         (["--region", "20:5-1"], "the region '20:5-1' is empty or out of range"),
         (["--region", "21:1-1000"], "truth {truth}: no record in 21:1-1000"),
     ],
