@@ -33,7 +33,7 @@ FILE_OPTIONS = (
     "--vcf", "--gl", "--bam", "--bam-list", "--panel", "--map", "--model", "--sex", "--chain", "--reference",
     "--regions-file", "--loo",
 )  # fmt: skip
-_MEMORY = 2**25  # bytes of records that are read at once from all batches together
+_MEMORY = 2**23  # bytes of records that are read at once from all batches together
 _MIN_PIECE = 2**16
 _SITES = re.compile(r"##spinimpute_region=\S+ sites=([0-9]{1,10})(?: unmatched=([0-9]{1,10}))?")
 
