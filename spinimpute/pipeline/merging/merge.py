@@ -185,7 +185,7 @@ def _allow_open_files(count: int) -> None:
             raise InputError(
                 "arguments",
                 f"{count - _OTHER_FILES} files are more than a process may open here ({hard}). Merge them in "
-                "groups, and then merge the results",
+                f"groups with {argument('mergeable', True)}, and then merge the results",
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
