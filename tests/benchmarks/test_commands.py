@@ -171,7 +171,10 @@ def test_panel_files(command: Command, simulated: Case) -> None:
     folder = command("panel-files", "--warm", simulated.panel.parent)
     table = [line for line in (folder / "report.md").read_text().splitlines() if line.startswith("| ")]
     assert [row.split(" | ")[0][2:] for row in table[2:]] == ["Beagle", "Minimac4", "spinimpute"]
-    assert all(float(number) > 0 for row in table[2:] for number in row.strip("| ").split(" | ")[3:])
+    numbers = [[float(number) for number in row.strip("| ").split(" | ")[1:]] for row in table[2:]]
+    assert numbers[1][1] == 1
+    assert 0 < numbers[2][1] < 1  # of Minimac4's bytes
+    assert numbers[2][2] > 0
     assert json.loads((folder / "configuration.json").read_text())["warm"] is True
 
 
