@@ -269,7 +269,7 @@ def test_chunks_across_the_border_join(example, x_panel, tmp_path, suffix):
 def test_a_full_disk(run, small_disk, example, genetic_map, x_panel, tmp_path, share):
     """While parts are written or refined, in a folder that the user does not know."""
     vcf = on_x(example / "panel.vcf.gz", tmp_path / "panel.vcf", one_letter)
-    disk = small_disk(int(share * x_panel.stat().st_size / 1024) + 64).folder
+    disk = small_disk(int(share * x_panel.stat().st_size / 1024) + 16).folder
     out = disk / "x.spin"
     run("panel", "build", "--vcf", vcf, "--map", genetic_map, "--out", out).refused(
         f"cannot write {out}: No space left on device"
