@@ -132,9 +132,8 @@ def test_temporary_files(example, arguments, small_disk, tmp_path, command):
     given = arguments(command)
     if command == "impute":
         given = [*given[:3], "--panel", example / "panel.vcf.gz", "--map", example / "genetic.map"]
-    done = as_a_process(
-        *given, "--out", tmp_path / "o.vcf.gz", "--quiet", env=os.environ | {"TMPDIR": str(disk)}
-    )
+    out = tmp_path / ("o.spip" if command == "inducing" else "o.vcf.gz")
+    done = as_a_process(*given, "--out", out, "--quiet", env=os.environ | {"TMPDIR": str(disk)})
     assert done.returncode == 2
     said_once(done.stderr, str(disk))
     assert "TMPDIR" in done.stderr
