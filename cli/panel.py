@@ -26,6 +26,7 @@ from .options import (
     progress_bar,
     quiet_option,
     read_list,
+    refuse_options,
     threads_option,
 )
 
@@ -202,7 +203,7 @@ def build(
 
 @panel.command(cls=Command)
 @click.argument("name", required=False)
-@option("--list", "list_only", is_flag=True, help="List the panels, and which chromosomes are downloaded.")
+@option("--list", "list_only", is_flag=True, help="List the panels, or NAME, and the downloaded chromosomes.")
 @option("--chromosomes", metavar="A,B-C,...", help="Chromosomes to get. Default: 1-22,X.")
 @option(
     "--out",
@@ -214,7 +215,9 @@ def build(
 @option("--map-url", metavar="URL", help="Folder of a mirror that has the genetic maps.")
 @threads_option
 @quiet_option
+@click.pass_context
 def get(
+    ctx: click.Context,
     name: str | None,
     list_only: bool,
     chromosomes: str | None,
@@ -238,7 +241,8 @@ def get(
     from spinimpute.downloads.get_panel import get_panel
 
     if list_only:
-        for one in published_panels().values():
+        refuse_options(ctx, ("chromosomes", "out", "base_url", "map_url", "threads", "quiet"), "--list")
+        for one in published_panels().values() if name is None else [find_published(name)]:
             _describe_published(one, one.default_folder(), click.echo)
         return
     if name is None:

@@ -102,15 +102,17 @@ def choose_chromosomes(text: str | None) -> list[str]:
         return list(PUBLISHED_CHROMOSOMES)
     chosen: set[str] = set()
     for word in text.split(","):
-        first, _, last = (part.strip().removeprefix("chr") for part in word.partition("-"))
+        first, dash, last = (part.strip().removeprefix("chr") for part in word.partition("-"))
         try:
             start = PUBLISHED_CHROMOSOMES.index(first)
-            end = PUBLISHED_CHROMOSOMES.index(last) if last else start
+            end = PUBLISHED_CHROMOSOMES.index(last) if dash else start
         except ValueError:
             start, end = 1, 0
         if start > end:
             raise InputError(
-                "argument", f"chromosomes {text!r}: {word!r} is none. Give names such as 1,20-22,X"
+                "argument",
+                f"chromosomes {text!r}: {word!r} is not a published chromosome or range. Give names such as "
+                "1,20-22,X",
             )
         chosen.update(PUBLISHED_CHROMOSOMES[start : end + 1])
     return [chrom for chrom in PUBLISHED_CHROMOSOMES if chrom in chosen]

@@ -115,9 +115,11 @@ def _work_folder(folder: Path) -> Iterator[Path]:
     except OSError as error:
         raise CannotWrite(work, error) from error
     with locked_folder(work):
-        yield work
-        with suppress(OSError):
-            work.rmdir()
+        try:
+            yield work
+        finally:
+            with suppress(OSError):
+                work.rmdir()
 
 
 @dataclass

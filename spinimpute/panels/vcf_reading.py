@@ -62,7 +62,12 @@ class BatchReader(HaplotypeReader):
 
     def batches(self) -> Iterator[SiteBatch]:
         """Yield all batches. This works only once."""
-        return encode_batches(self, self.skipped, self._file)
+        is_usable = False
+        for batch in encode_batches(self, self.skipped, self._file):
+            is_usable = True
+            yield batch
+        if not is_usable:
+            raise self._no_usable_record()
 
     def _usable_alts(self, record: Record, ref: str, alts: list[str]) -> list[tuple[int, str]]:
         usable = super()._usable_alts(record, ref, alts)
@@ -103,7 +108,8 @@ def _without_duplicates(
                 kept.append(first)
             if n_skipped:
                 skipped[reason] = skipped.get(reason, 0) + n_skipped
-        yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
+        if kept:
+            yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
 
 
 def _whole_positions(blocks: Iterable[HaplotypeBlock], file: SampleFile) -> Iterator[HaplotypeBlock]:

@@ -184,8 +184,12 @@ class HaplotypeReader:
         finally:
             self._file.close()
         if not is_usable:
-            reasons = ", ".join(f"{reason}: {count}" for reason, count in self.skipped.items())
-            raise self._file.error(f"no usable record ({reasons})", kind=NoRecord)
+            raise self._no_usable_record()
+
+    def _no_usable_record(self) -> InputError:
+        """Return the error for a file whose records were all skipped."""
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in self.skipped.items())
+        return self._file.error(f"no usable record ({reasons})", kind=NoRecord)
 
     def _usable_alts(self, record: Record, ref: str, alts: list[str]) -> list[tuple[int, str]]:
         """Return (index, allele) of the ALT alleles that are sequences. Count the others in `skipped`."""

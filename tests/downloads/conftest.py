@@ -196,7 +196,7 @@ class Client:
 
     def left(self) -> list[str]:
         """What is left of the downloads."""
-        return sorted(path.name for path in (self.out / WORK_FOLDER).iterdir())
+        return sorted(path.name for path in (self.out / WORK_FOLDER).glob("*"))
 
     def ranges(self) -> list[str | None]:
         """The range of each request for the VCF."""

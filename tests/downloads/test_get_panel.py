@@ -149,7 +149,7 @@ def test_no_server(client: Client) -> None:
         client.get().refused("127.0.0.1 does not answer", "Connection refused", "Check the connection").err
     )
     assert error.count("next attempt in") == transfer.ATTEMPTS_WITHOUT_ANSWER - 1
-    assert client.left() == []
+    assert list(client.out.iterdir()) == []
 
 
 def test_a_disk_that_is_full_during_the_download(

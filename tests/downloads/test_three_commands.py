@@ -54,6 +54,7 @@ def test_the_example(run, phase3, panels, example, example_panel, tmp_path, monk
     ]
     assert f"{panels}/1000g-phase3/1000g-phase3.chr20.spin: 300 haplotypes of 150 samples" in done.err
     assert "downloaded: 20" in run("panel", "get", "--list").ok().out
+    assert "1000g-30x" not in run("panel", "get", "1000g-phase3", "--list").ok().out
     monkeypatch.setenv("SPINIMPUTE_PANEL", "1000g-phase3")
     run("impute", "--vcf", target, "--out", tmp_path / "o.vcf").ok()
     run.impute(target, example_panel.path, tmp_path / "local.vcf").ok()
@@ -169,9 +170,12 @@ def test_certificates_are_checked(run, server, phase3, encrypted, panels, monkey
     [
         ((), "'spinimpute panel get --list' lists the panels"),
         (("1000g",), "there is no published panel '1000g'. The panels are: 1000g-phase3, 1000g-30x"),
-        (("1000g-30x", "--chromosomes", "Y"), "'Y' is none"),
-        (("1000g-30x", "--chromosomes", "22-20"), "'22-20' is none"),
-        (("1000g-30x", "--chromosomes", "1,,2"), "'' is none"),
+        (("1000g-30x", "--chromosomes", "Y"), "'Y' is not a published chromosome"),
+        (("1000g-30x", "--chromosomes", "22-20"), "'22-20' is not a published chromosome or range"),
+        (("1000g-30x", "--chromosomes", "20-"), "'20-' is not"),
+        (("1000g-30x", "--chromosomes", "1,,2"), "'' is not"),
+        (("--list", "--out", "folder"), "--out has no effect on --list"),
+        (("--list", "1000g"), "there is no published panel '1000g'"),
         (("1000g-30x", "--base-url", "ftp://example.org/a"), "this is not the address of a folder"),
         (("1000g-30x", "--base-url", "file:///tmp"), "this is not the address of a folder"),
         (("1000g-30x", "--base-url", "https://example.org:x/"), "this is not the address of a folder"),

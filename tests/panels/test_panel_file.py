@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.genetic_map import GeneticMap
-from spinimpute.genotypes.sites import Region
+from spinimpute.genotypes.sites import NoRecord, Region
 from spinimpute.panels.build import BuildJob, compile_panel
 from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import INDUCING_MAGIC, JOINED_MAGIC, PANEL_MAGIC
@@ -140,6 +140,15 @@ def test_one_of_equal_records_is_kept_and_none_of_contradictory_records(
         "contradicts another record of the same site": 2,
         "symbolic ALT": 1,
     }
+
+
+def test_only_contradictory_records_at_the_last_position(write_vcf: WriteVcf, tmp_path: Path) -> None:
+    contradictory = [(101, "A", "C", ["0|0"]), (101, "A", "C", ["0|1"])]
+    panel = compile_panel(BuildJob(write_vcf([(99, "A", "C", ["0|1"]), *contradictory]), tmp_path / "p", MAP))
+    assert panel.sites.keys() == [(99, "A", "C")]
+    assert panel.provenance["skipped"] == {"contradicts another record of the same site": 2}
+    with pytest.raises(NoRecord, match=r"no usable record \(contradicts another record of .*: 2\)"):
+        compile_panel(BuildJob(write_vcf(contradictory), tmp_path / "q", MAP))
 
 
 @pytest.mark.parametrize(
