@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import torch
@@ -49,7 +50,7 @@ def pack_points(block: EncodedBlock) -> bytes:
     np.put_along_axis(code_DVH, code_DVH.argmax(1)[:, None], 0, axis=1)
     code_L = code_DVH[occurs_DVH]
     stored_U = _stored_sites(block.sites)
-    angle_CH = np.arcsin(np.sqrt(block.points["label_BHU"].numpy()[:, stored_U].T.clip(0, 1))) / (np.pi / 2)
+    level_CH = _label_levels(block.points["label_BHU"].numpy()[:, stored_U].T.clip(0, 1))
     mass_H = block.points["mass_BH"].to(torch.bfloat16).view(torch.int16).numpy()
     return b"".join(
         [
@@ -57,7 +58,7 @@ def pack_points(block: EncodedBlock) -> bytes:
             mass_H.astype("<i2").tobytes(),
             np.packbits(occurs_DVH).tobytes(),
             code_L.tobytes(),
-            np.rint(angle_CH * LABEL_STEPS).astype(np.uint8).tobytes(),
+            level_CH.astype(np.uint8).tobytes(),
         ]
     )
 
@@ -119,6 +120,35 @@ def round_points(block: EncodedBlock) -> EncodedBlock:
     whole = slice(0, len(block.sites.gap_U))
     _, points = unpack_points(pack_points(block), block.places, block.sites, whole)
     return replace(block, points=points)
+
+
+def round_tensors(token_BHDV: Tensor, label_BHU: Tensor, mass_BH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the tokens, labels and masses of several blocks, rounded as in a file, on their device."""
+    scaled_BHDV = token_BHDV * TOKEN_STEPS
+    code_BHDV = scaled_BHDV.floor()
+    missing_BHD1 = TOKEN_STEPS - code_BHDV.sum(-1, keepdim=True)
+    order_BHDV = (code_BHDV - scaled_BHDV).argsort(dim=-1, stable=True)
+    rank_V = torch.arange(token_BHDV.shape[-1], device=token_BHDV.device)
+    code_BHDV.scatter_add_(-1, order_BHDV, (rank_V < missing_BHD1).to(code_BHDV.dtype))
+    limit, value = (torch.from_numpy(x).to(label_BHU.device) for x in (_label_limits(), _LABEL_VALUES))
+    level_BHU = torch.bucketize(label_BHU, limit, right=True)
+    return code_BHDV / TOKEN_STEPS, value[level_BHU], mass_BH.to(torch.bfloat16).to(mass_BH.dtype)
+
+
+@cache
+def _label_limits() -> np.ndarray:
+    """Return the smallest label of each level but the first, float32 (LABEL_STEPS,), by bisection."""
+    low, high = np.zeros(LABEL_STEPS, np.int32), np.full(LABEL_STEPS, np.float32(1).view(np.int32))
+    while (low < high).any():  # positive floats have the order of their bits
+        middle = (low + high) // 2
+        reached = _label_levels(middle.view(np.float32)) > np.arange(LABEL_STEPS)
+        low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
+    return low.view(np.float32)
+
+
+def _label_levels(label: np.ndarray) -> np.ndarray:
+    """Return the levels of soft alleles from 0 to 1."""
+    return np.rint(np.arcsin(np.sqrt(label)) / (np.pi / 2) * LABEL_STEPS)
 
 
 def _round_shares(token_DVH: np.ndarray) -> np.ndarray:

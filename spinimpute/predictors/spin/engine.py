@@ -73,11 +73,7 @@ class BlockEngine(TorchEngine):
     def _encode(self, block: PanelBlock) -> EncodedBlock:
         encoded = self.predictor.encode(block)
         if not all(values.isfinite().all() for values in encoded.points.values()):
-            raise InputError(
-                "damaged",
-                "the model makes inducing points that are not finite: it is untrained or damaged. "
-                f"Give another model ({argument('model')}).",
-            )
+            raise not_finite()
         return encoded
 
     def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
@@ -101,6 +97,15 @@ class BlockEngine(TorchEngine):
             self.panel, self.typed_index, self.predictor.shape, 0, n_typed, window.start, window.stop
         )
         return self.map(lambda number: work(reader.read(number)), reader.blocks)
+
+
+def not_finite() -> InputError:
+    """Return the error of a model whose inducing points are not finite."""
+    return InputError(
+        "damaged",
+        "the model makes inducing points that are not finite: it is untrained or damaged. "
+        f"Give another model ({argument('model')}).",
+    )
 
 
 def predict_block(predictor: BlockPredictor, encoded: EncodedBlock, typed_TQ: np.ndarray) -> np.ndarray:

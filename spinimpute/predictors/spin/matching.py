@@ -73,7 +73,7 @@ def match(
     share_BDQ = (token_BDQV @ keys.information_BDV.neg().exp().unsqueeze(-1)).squeeze(-1)
     information_BDQ = -(share_BDQ.log() + log_count_BDQ)
     score_BGQH = (keys.weight_BGD @ match_BDQH.flatten(2)).unflatten(-1, match_BDQH.shape[2:])
-    step_BD, valid_BD, n_columns = _steps(keys.columns), keys.columns.valid_BD, match_BDQH.shape[1]
+    step_BD, valid_BD, n_columns = run_steps(keys.columns), keys.columns.valid_BD, match_BDQH.shape[1]
     runs = []
     for side in (range(n_columns // 2, -1, -1), range(n_columns // 2, n_columns)):
         cumulative_BQH = torch.zeros_like(match_BDQH[:, 0])
@@ -108,7 +108,7 @@ def compiled_match(
         keys.likelihood_BDVH[0].numpy(),
         keys.information_BDV[0].numpy(),
         keys.weight_BGD[0].contiguous().numpy(),
-        _steps(keys.columns)[0].numpy(),
+        run_steps(keys.columns)[0].numpy(),
         keys.columns.valid_BD[0].contiguous().numpy(),
         np.float32(min_tolerance),
         score_GQH,
@@ -117,7 +117,7 @@ def compiled_match(
     return Match(torch.from_numpy(score_GQH)[None], torch.from_numpy(runs_FQH)[None])
 
 
-def _steps(columns: Columns) -> Tensor:
+def run_steps(columns: Columns) -> Tensor:
     """Return the length (B, D) that a matching column adds to a run.
 
     It is the column's genetic distance in cM to its neighbour on the side of the block's middle.

@@ -133,16 +133,18 @@ class GenotypeSPIN(nn.Module):
         start_BHX: Tensor,
         present_BH: Tensor,
         frequency_BC: Tensor,
+        similarity_class: type[HaplotypeSimilarity] = HaplotypeSimilarity,
     ) -> CarriedPoints:
         """Return the inducing points of a block, with their mean alleles at the sites to impute.
 
         The haplotypes come in chunks (x_BNX, untyped_BNU). x_BNX are their alleles at the typed places and at
         the untyped sites by which they are compared; untyped_BNU are their alleles at the sites to impute.
         start_BHX are the mean alleles of initial groups of haplotypes, one group for each point. present_BH
-        is 0 for padding. frequency_BC is the panel's frequency of ALT at the compared untyped sites.
+        is 0 for padding. frequency_BC is the panel's frequency of ALT at the compared untyped sites. With
+        `DenseSimilarity`, the chunks hold features x_BNF in place of the alleles x_BNX.
         """
         weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
-        similarity = HaplotypeSimilarity(
+        similarity = similarity_class(
             self.confusion, weight_BD, self.settings.k, untyped_weights(frequency_BC)
         )
         start = CarriedPoints(similarity.start(start_BHX), start_BHX[..., :0], present_BH)

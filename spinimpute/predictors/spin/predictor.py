@@ -26,6 +26,8 @@ from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, convert_weight_errors
 from spinimpute.predictors.registry import SPIN_KIND
 from spinimpute.predictors.spin.decoder import SiteInformation
+from spinimpute.predictors.spin.device_blocks import DeviceBlocks
+from spinimpute.predictors.spin.device_engine import DeviceEngine
 from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine, TorchEngine
 from spinimpute.predictors.spin.matching import compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
@@ -102,6 +104,8 @@ class SPINPredictor(Predictor):
 
     def engine(self, job: ImputationJob) -> TorchEngine:
         """Return the engine for the job's kind of panel: haplotypes or inducing points."""
+        if job.panel.haplotypes is not None and self.device.type != "cpu":
+            return DeviceEngine(DeviceBlocks(self.model, self.device, self.inducing_points, self.shape), job)
         if job.panel.haplotypes is not None:
             return BlockEngine(self, job)
         return InducingEngine(self, _as_inducing_panel(job.panel), job)

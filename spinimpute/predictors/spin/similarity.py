@@ -137,3 +137,19 @@ class HaplotypeSimilarity:
         """Split alleles into those at typed places (B, L, S) and at untyped sites (B, L, C)."""
         n_typed = x_BLX.shape[-1] - self.untyped_weight_BC.shape[-1]
         return x_BLX[..., :n_typed], x_BLX[..., n_typed:]
+
+
+class DenseSimilarity(HaplotypeSimilarity):
+    """The same similarity as products of matrices, which is faster on a GPU.
+
+    x_BNF are the features of haplotypes: their tokens, with a single 1 each, and their alleles at untyped sites.
+    """
+
+    def sums(self, r_BHN: Tensor, x_BNF: Tensor) -> Tensor:
+        """Return sums of the features, weighted by r."""
+        return r_BHN @ x_BNF
+
+    def scores(self, x_BNF: Tensor, keys: Keys) -> Tensor:
+        """Return the scores (B, N, H) of haplotypes with these features."""
+        key_BFH = torch.cat([keys.kmer_BDVH.flatten(1, 2), keys.odds_BCH], 1)
+        return torch.baddbmm(keys.reference_B1H, x_BNF, key_BFH)
