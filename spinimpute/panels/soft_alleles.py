@@ -130,20 +130,20 @@ def round_tensors(token_BHDV: Tensor, label_BHU: Tensor, mass_BH: Tensor) -> tup
     order_BHDV = (code_BHDV - scaled_BHDV).argsort(dim=-1, stable=True)
     rank_V = torch.arange(token_BHDV.shape[-1], device=token_BHDV.device)
     code_BHDV.scatter_add_(-1, order_BHDV, (rank_V < missing_BHD1).to(code_BHDV.dtype))
-    limit, value = (torch.from_numpy(x).to(label_BHU.device) for x in (_label_limits(), _LABEL_VALUES))
-    level_BHU = torch.bucketize(label_BHU, limit, right=True)
-    return code_BHDV / TOKEN_STEPS, value[level_BHU], mass_BH.to(torch.bfloat16).to(mass_BH.dtype)
+    limits, values = _label_levels_on(label_BHU.device)
+    level_BHU = torch.bucketize(label_BHU, limits, right=True)
+    return code_BHDV / TOKEN_STEPS, values[level_BHU], mass_BH.to(torch.bfloat16).to(mass_BH.dtype)
 
 
 @cache
-def _label_limits() -> np.ndarray:
-    """Return the smallest label of each level but the first, float32 (LABEL_STEPS,), by bisection."""
+def _label_levels_on(device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return the smallest label of each level but the first, by bisection, and the value of each level."""
     low, high = np.zeros(LABEL_STEPS, np.int32), np.full(LABEL_STEPS, np.float32(1).view(np.int32))
     while (low < high).any():  # positive floats have the order of their bits
         middle = (low + high) // 2
         reached = _label_levels(middle.view(np.float32)) > np.arange(LABEL_STEPS)
         low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
-    return low.view(np.float32)
+    return torch.from_numpy(low.view(np.float32)).to(device), torch.from_numpy(_LABEL_VALUES).to(device)
 
 
 def _label_levels(label: np.ndarray) -> np.ndarray:

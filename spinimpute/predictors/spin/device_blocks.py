@@ -161,7 +161,7 @@ class DeviceBlocks:
         compared_BCN = _gather(bits_XN, self.upload(batch.compared_row_BC))
         label_BUN = _gather(bits_XN, self.upload(batch.site_row_BU))
         n_points = min(self.inducing_points, n)
-        group_BN = group_haplotypes(typed_BSN, n_points, self.shape)
+        group_BN = group_haplotypes(typed_BSN, n_points)
         x_BNX = torch.cat([typed_BSN, compared_BCN], 1).mT
         start_BHX, present_BH = mean_of_groups(x_BNX, group_BN, n_points)
         chunks = _Chunks(
@@ -232,19 +232,23 @@ def _gather(table_RL: Tensor, row_BX: Tensor) -> Tensor:
     return table_RL[row_BX.clamp(min=0)] * (row_BX >= 0).unsqueeze(-1)
 
 
-def group_haplotypes(typed_BSN: Tensor, count: int, shape: BlockShape) -> Tensor:
+def group_haplotypes(typed_BSN: Tensor, count: int) -> Tensor:
     """Return the groups of `blocks.initial_groups` in each block, int64 (B, N)."""
     b, s, n = typed_BSN.shape
-    central = np.argsort(np.abs(np.arange(shape.n_typed) - (shape.n_typed - 1) / 2), kind="stable")
+    place_S = torch.arange(s, device=typed_BSN.device)
+    central_S = (place_S - (s - 1) / 2).abs().argsort(stable=True)
     edges = sorted({0, *(min(width, s) for width in WEIGHT_WIDTHS), *range(WEIGHT_WIDTHS[-1], s, WORD_BITS), s})
-    allele_BSN = typed_BSN[:, torch.from_numpy(central).to(typed_BSN.device)]
+    allele_BSN = typed_BSN[:, central_S]
     words = []  # (B, N) each, the most significant first
     for first, last in zip(edges, edges[1:], strict=False):
         power_S1 = 2 ** torch.arange(last - first - 1, -1, -1, device=typed_BSN.device).unsqueeze(-1)
         words.append((allele_BSN[:, first:last] * power_S1).sum(1))
-    order_BN = torch.arange(n, device=typed_BSN.device).expand(b, n)
-    for word_BN in reversed(words):
-        order_BN = order_BN.gather(1, word_BN.gather(1, order_BN).argsort(dim=1, stable=True))
+    # sort the haplotypes of all blocks together, which starts fewer kernels; their blocks come last
+    block_BN = torch.arange(b, device=typed_BSN.device).unsqueeze(1).expand(b, n)
+    order_L = torch.arange(b * n, device=typed_BSN.device)
+    for word_BN in (*reversed(words), block_BN):
+        order_L = order_L[word_BN.flatten()[order_L].argsort(stable=True)]
+    order_BN = order_L.view(b, n) - n * block_BN
     differs_BN = torch.zeros_like(order_BN, dtype=torch.bool)
     differs_BN[:, 0] = True
     boundaries = {}  # whether a haplotype differs from the one before at the first sites, by their number

@@ -16,12 +16,18 @@ from torch import Tensor
 
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.panel_blocks import BlockPlan
-from spinimpute.predictors.interface import Engine, ImputationJob, panel_frequencies
-from spinimpute.predictors.spin.device_blocks import CODES, SITES_PER_STEP, DeviceBlocks, read_batch
+from spinimpute.predictors.interface import Engine, ImputationJob
+from spinimpute.predictors.spin.device_blocks import (
+    CODES,
+    SITES_PER_STEP,
+    DeviceBlocks,
+    TritonMatcher,
+    read_batch,
+)
 from spinimpute.predictors.spin.engine import not_finite
 from spinimpute.runtime.errors import InputError, argument
 
-MAX_BLOCKS = 32  # blocks of a batch
+MAX_BLOCKS = 16  # blocks of a batch
 MAX_QUERIES = 2_048  # queries that are computed at a time
 MEMORY_SHARE = 0.6  # share of the free memory that a batch may take
 VALUES_PER_TASK = 2**20  # probabilities that a thread converts at a time
@@ -68,26 +74,32 @@ class DeviceEngine(Engine):
                 if some is None:
                     break
                 held.append(some)
-            p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
-            self._fill(p_UQ, window, held)
-            yield p_UQ
+            yield self._probabilities(window, typed_TQ.shape[1], held)
 
-    def _fill(self, p_UQ: np.ndarray, window: Interval, held: list[_Computed]) -> None:
-        """Write the results of a window's sites to p_UQ."""
+    def _probabilities(self, window: Interval, n_queries: int, held: list[_Computed]) -> np.ndarray:
+        """Return P(ALT) of a window, float32 (U, Q): the results, or else the panel's ALT frequency."""
+        p_UQ = np.empty((window.n_sites, n_queries), dtype=np.float32)
 
         def fill(some: tuple[_Computed, slice]) -> None:
             computed, rows = some
             p_LQ = computed.code_LQ[rows].astype(np.float32)
             p_LQ += np.float32(2**15)
-            p_LQ *= np.float32(1 / CODES)
-            p_UQ[computed.site_index_L[rows] - window.start] = p_LQ
+            row_L = computed.site_index_L[rows] - window.start
+            if row_L[-1] - row_L[0] == len(row_L) - 1:
+                np.multiply(p_LQ, np.float32(1 / CODES), out=p_UQ[row_L[0] : row_L[-1] + 1])
+            else:
+                p_UQ[row_L] = p_LQ * np.float32(1 / CODES)
 
+        rest_U = np.ones(window.n_sites, dtype=bool)
         step = max(1, VALUES_PER_TASK // p_UQ.shape[1])
         tasks = []
         for computed in held:
             first, stop = np.searchsorted(computed.site_index_L, window).tolist()
+            rest_U[computed.site_index_L[first:stop] - window.start] = False
             tasks += [(computed, slice(low, min(low + step, stop))) for low in range(first, stop, step)]
         list(self.pool.map(fill, tasks))
+        p_UQ[rest_U] = self.panel.frequency[window.slice][rest_U, None]
+        return p_UQ
 
     def _results(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Iterator[_Computed]:
         """Yield the results of the batches, in order of their sites."""
@@ -118,7 +130,7 @@ class DeviceEngine(Engine):
             try:
                 started = self._start(plan, blocks, sites, typed_TQ, n_queries, n_haplotypes)
                 return started, numbers[n_blocks:]
-            except torch.OutOfMemoryError:
+            except torch.cuda.OutOfMemoryError:
                 if n_blocks == 1 and n_queries == 1:
                     raise self._too_large() from None
                 self._share /= 2
@@ -183,6 +195,8 @@ class DeviceEngine(Engine):
         heads = settings.heads + settings.pair_heads
         inputs = 4 * settings.tolerances + settings.heads + 3
         of_query = points * (2 * inputs + 2 * settings.hidden + 4 * heads)
+        if TritonMatcher is None:
+            of_query += 4 * columns * points
         of_query += SITES_PER_STEP * (2 * heads + 6 * 32) + sites // 2
         free = self._free_bytes() * self._share / 4
         n_queries = max(1, min(queries, MAX_QUERIES, int(free / 4 / of_query)))

@@ -83,7 +83,7 @@ def _with_missing(p_BDVL: Tensor, k: int) -> Tensor:
     return p.reshape(b, d, 3**k, n)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["Q", "R", "D", "n_heads"])
 def _match_kernel(  # type: ignore[no-untyped-def]
     row_p, information_p, table_p, weight_p, step_p, valid_p, tolerance_p, score_p, runs_p,
     Q, H, R, D, n_heads, offset,

@@ -112,7 +112,7 @@ class HaplotypeSimilarity:
         token_BHDV = token_BHF.unflatten(-1, (-1, 2**self.k))
         weighted_BHDV = self.confusion(token_BHDV) * self.weight_BD[:, None, :, None]
         # `detach`: no gradient, because untyped sites have fixed weights
-        p_BHC = torch.lerp(untyped_BHC.detach(), untyped_BHC.new_tensor(0.5), 2 * ALLELE_ERROR)
+        p_BHC = torch.lerp(untyped_BHC.detach(), untyped_BHC.new_full((), 0.5), 2 * ALLELE_ERROR)
         weight_B1C = self.untyped_weight_BC.unsqueeze(1)
         reference_BHC = weight_B1C * torch.log1p(-p_BHC)
         return Keys(
