@@ -13,11 +13,16 @@ from hypothesis import strategies as st
 import spinimpute
 from spinimpute.genotypes.blocks import BlockShape, group_means, initial_groups
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.panels.panel_blocks import BlockPlan, BlockReader
+from spinimpute.panels.panel_blocks import BlockReader
 from spinimpute.panels.soft_alleles import round_points, round_tensors
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.spin import device_engine
-from spinimpute.predictors.spin.device_blocks import DeviceBlocks, group_haplotypes, mean_of_groups, unpack_bits
+from spinimpute.predictors.spin.device_blocks import (
+    DeviceBlocks,
+    group_haplotypes,
+    mean_of_groups,
+    unpack_bits,
+)
 from spinimpute.predictors.spin.device_engine import DeviceEngine
 from spinimpute.predictors.spin.engine import BlockEngine
 from spinimpute.predictors.spin.predictor import SPINPredictor
@@ -28,8 +33,16 @@ BuildPanel = Callable[..., spinimpute.Panel]
 
 
 @settings(deadline=None, max_examples=40)
-@given(n=st.integers(1, 60), core=st.integers(1, 9), flank=st.integers(0, 80), count=st.integers(1, 20), seed=st.integers(0, 999))
-def test_groups_and_their_means_are_those_of_numpy(n: int, core: int, flank: int, count: int, seed: int) -> None:
+@given(
+    n=st.integers(1, 60),
+    core=st.integers(1, 9),
+    flank=st.integers(0, 80),
+    count=st.integers(1, 20),
+    seed=st.integers(0, 999),
+)
+def test_groups_and_their_means_are_those_of_numpy(
+    n: int, core: int, flank: int, count: int, seed: int
+) -> None:
     rng, shape = np.random.default_rng(seed), BlockShape(core, flank)
     founders_FS = rng.integers(0, 2, (max(1, n // 2), shape.n_typed), dtype=np.uint8)
     flip_BNS = rng.random((3, n, shape.n_typed)) < 0.5 / shape.n_typed
@@ -52,9 +65,13 @@ def test_bits_are_unpacked_as_by_numpy(rng: np.random.Generator) -> None:
     np.testing.assert_array_equal(unpack_bits(torch.from_numpy(packed_XB), 19).numpy(), expected)
 
 
-def test_points_are_rounded_as_in_a_file(example_panel: spinimpute.Panel, random_predictor: SPINPredictor) -> None:
+def test_points_are_rounded_as_in_a_file(
+    example_panel: spinimpute.Panel, random_predictor: SPINPredictor
+) -> None:
     typed = np.arange(3, example_panel.n_sites, 20)
-    reader = BlockReader(example_panel, typed, random_predictor.shape, 0, len(typed), 0, example_panel.n_sites)
+    reader = BlockReader(
+        example_panel, typed, random_predictor.shape, 0, len(typed), 0, example_panel.n_sites
+    )
     block = random_predictor.encode(reader.read(2))
     block = replace(block, points={name: value.clone() for name, value in block.points.items()})
     token_HF, label_HU = block.points["feature_BHF"], block.points["label_BHU"]
@@ -125,7 +142,9 @@ def test_without_typed_sites_the_panels_frequencies(
     job = ImputationJob(example_panel, np.zeros(0, np.int64), 1, 2)
     with device_engine_of(random_predictor, job) as engine:
         p_UQ = engine.impute_window(Interval(5, 25), np.zeros((0, 2), np.int8))
-    np.testing.assert_array_equal(p_UQ, np.repeat(example_panel.frequency[5:25, None], 2, 1).astype(np.float32))
+    np.testing.assert_array_equal(
+        p_UQ, np.repeat(example_panel.frequency[5:25, None], 2, 1).astype(np.float32)
+    )
 
 
 def test_constant_sites_have_the_panels_frequency(
@@ -166,7 +185,10 @@ def test_smaller_batches_when_memory_runs_out(
     assert sizes[0] > 2 >= min(sizes) > 0
     np.testing.assert_allclose(found, expected, atol=1e-3)
     most = 0
-    with device_engine_of(random_predictor, job) as engine, pytest.raises(InputError, match="too little free memory"):
+    with (
+        device_engine_of(random_predictor, job) as engine,
+        pytest.raises(InputError, match="too little free memory"),
+    ):
         engine.impute_window(window, alleles_TQ)
 
 

@@ -8,7 +8,6 @@ from spinimpute.predictors.spin.matching import AttentionKeys, match
 from spinimpute.predictors.spin.similarity import Columns
 from tests.predictors.test_spin_matching import random_case
 
-
 pytest.importorskip("triton", reason="Triton is not installed (pip install triton)")
 from spinimpute.predictors.spin.matching_triton import TritonMatcher
 

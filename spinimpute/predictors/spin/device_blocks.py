@@ -1,18 +1,21 @@
 """Several blocks of SPIN at once on one device: from packed bits of the panel to probabilities.
 
-`predictor.SPINPredictor` computes a block after the other in numpy and torch, which is fast on CPUs. Here all steps run
-in torch on the blocks of a batch, so that a GPU gets few large tasks and nothing returns to the host but results. Both
-give the same probabilities, up to rounding.
+`predictor.SPINPredictor` computes one block after the other in numpy and torch, which is fast on CPUs. Here
+all steps run in torch on the blocks of a batch. A GPU thus gets few large tasks, and only results return to
+the host. Both give the same probabilities, up to rounding.
 
-Axes: B blocks, N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block (typed sites or
-padding), C untyped sites by which haplotypes are compared, X = S + C, F features of a haplotype (see `DenseSimilarity`),
-U sites to impute, R rows of packed bits, W words of 64 bits, L results: pairs of a block and a site.
+Axes: B blocks, N panel haplotypes, Q query haplotypes, H inducing points, S typed places of a block (typed
+sites or padding), C untyped sites by which haplotypes are compared, X = S + C, F features of a haplotype (see
+`DenseSimilarity`), U sites to impute, R rows of a table, W bytes of packed bits, L results (pairs of a block
+and a site), or haplotypes of all blocks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -24,15 +27,10 @@ from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPlan
 from spinimpute.panels.soft_alleles import round_tensors
-from spinimpute.predictors.spin.decoder import SiteInformation
-from spinimpute.predictors.spin.matching import match
+from spinimpute.predictors.spin.decoder import HeadAttention, SiteInformation
+from spinimpute.predictors.spin.matching import Matcher, match
 from spinimpute.predictors.spin.network import GenotypeSPIN
 from spinimpute.predictors.spin.similarity import Columns, DenseSimilarity
-
-try:
-    from spinimpute.predictors.spin.matching_triton import TritonMatcher
-except ImportError:  # Triton is installed with PyTorch for NVIDIA GPUs only
-    TritonMatcher = None
 
 WORD_BITS = 60  # bits of a haplotype that are sorted at a time
 SITES_PER_STEP = 256  # sites of a step of the decoder
@@ -79,7 +77,8 @@ def read_batch(panel: Panel, plan: BlockPlan, blocks: range, start: int, stop: i
     typed_index = plan.typed_index
     sites = {number: plan.sites(number, start, stop) for number in blocks}
     varying = {
-        number: np.flatnonzero((some.frequency_U > 0) & (some.frequency_U < 1)) for number, some in sites.items()
+        number: np.flatnonzero((some.frequency_U > 0) & (some.frequency_U < 1))
+        for number, some in sites.items()
     }
     ordered = sorted(blocks, key=lambda number: -len(varying[number]))
     places = [plan.places(number, 0, len(typed_index)) for number in ordered]
@@ -90,7 +89,9 @@ def read_batch(panel: Panel, plan: BlockPlan, blocks: range, start: int, stop: i
     _, last_site = plan.span(blocks[-1], 0, panel.n_sites)
     typed_row_BS = np.full((len(ordered), plan.shape.n_typed), -1, dtype=np.int64)
     for row_S, (some, _) in zip(typed_row_BS, places, strict=True):
-        row_S[some.offset : some.offset + some.last - some.first] = np.arange(some.first, some.last) - first_typed
+        row_S[some.offset : some.offset + some.last - some.first] = (
+            np.arange(some.first, some.last) - first_typed
+        )
     compared_row_BC = _padded([index - first_site for index in compared], -1)
     kept = [(sites[number], varying[number]) for number in ordered]
     return BatchOfBlocks(
@@ -146,12 +147,15 @@ class _Chunks:
 class DeviceBlocks:
     """The network of SPIN, for batches of blocks on one device."""
 
-    def __init__(self, model: GenotypeSPIN, device: torch.device, inducing_points: int, shape: BlockShape) -> None:
+    def __init__(
+        self, model: GenotypeSPIN, device: torch.device, inducing_points: int, shape: BlockShape
+    ) -> None:
         self.model, self.device, self.inducing_points, self.shape = model, device, inducing_points, shape
 
     def columns(self, batch: BatchOfBlocks) -> Columns:
         """Return the description of the blocks' columns."""
-        return self.model.columns(*self.upload(batch.place_3BS), batch.n_haplotypes)
+        cM_BS, frequency_BS, valid_BS = self.upload(batch.place_3BS)
+        return self.model.columns(cM_BS, frequency_BS, valid_BS, batch.n_haplotypes)
 
     def encode(self, batch: BatchOfBlocks, columns: Columns, haplotypes_per_chunk: int) -> CarriedPoints:
         """Return the inducing points of the blocks, rounded as in a file."""
@@ -176,16 +180,23 @@ class DeviceBlocks:
         return CarriedPoints(token_BHDV.flatten(2), label_BHU, mass_BH)
 
     def predict(
-        self, batch: BatchOfBlocks, points: CarriedPoints, columns: Columns, typed_TQ: np.ndarray, n_queries: int
+        self,
+        batch: BatchOfBlocks,
+        points: CarriedPoints,
+        columns: Columns,
+        typed_TQ: np.ndarray,
+        n_queries: int,
     ) -> Tensor:
         """Return P(ALT) of the blocks' sites as codes, int16 (L, Q): 0 to CODES, minus 2^15.
 
-        typed_TQ are the queries' alleles at the typed sites `batch.typed`, int8, -1 where missing. `n_queries` are
-        computed at a time.
+        typed_TQ are the queries' alleles at the typed sites `batch.typed`, int8, -1 where missing.
+        `n_queries` are computed at a time.
         """
         keys = self.model.keys(points, columns)
-        matcher = match
-        if TritonMatcher is not None and self.device.type == "cuda":
+        matcher: Matcher = match
+        if uses_triton(self.device):
+            from spinimpute.predictors.spin.matching_triton import TritonMatcher
+
             matcher = TritonMatcher(keys, self.model.settings.k, missing=bool((typed_TQ < 0).any()))
         allele_TQ, row_BS = self.upload(typed_TQ), self.upload(batch.typed_row_BS)
         site_4BU = self.upload(batch.site_4BU)
@@ -201,13 +212,18 @@ class DeviceBlocks:
             del logit_BGQH
             for first in range(0, u, SITES_PER_STEP):
                 # the blocks with sites here come first
-                some = slice(0, sum(n > first for n in batch.n_sites_B)), slice(first, first + SITES_PER_STEP)
-                sites = SiteInformation(*(field_BU[some] for field_BU in site_4BU), batch.n_haplotypes)
-                head_attention = type(attention)(*(part[some[0]] for part in attention))
-                label_BHU = points.label_BHU[some[0], :, some[1]]
-                _, logit_BQU = self.model.decoder.decode(head_attention, label_BHU, sites)
+                some, step = (
+                    slice(0, sum(n > first for n in batch.n_sites_B)),
+                    slice(first, first + SITES_PER_STEP),
+                )
+                frequency_BU, fraction_BU, distance_BU, place_BU = site_4BU[:, some, step]
+                _, logit_BQU = self.model.decoder.decode(
+                    HeadAttention(attention.attention_BGQH[some], attention.summary_BQC[some]),
+                    points.label_BHU[some, :, step],
+                    SiteInformation(frequency_BU, fraction_BU, distance_BU, place_BU, batch.n_haplotypes),
+                )
                 code_BQU = torch.sigmoid(logit_BQU).mul_(CODES).sub_(2**15).round_()
-                out_BUQ[*some, queries] = code_BQU.mT.to(torch.int16)
+                out_BUQ[some, step, queries] = code_BQU.mT.to(torch.int16)
         return out_BUQ.flatten(0, 1)[self.upload(batch.order_L)]
 
     def upload(self, array: np.ndarray) -> Tensor:
@@ -219,6 +235,11 @@ class DeviceBlocks:
 
     def _alleles(self, packed_RW: np.ndarray, row_BX: np.ndarray, n: int) -> Tensor:
         return _gather(unpack_bits(self.upload(packed_RW), n), self.upload(row_BX))
+
+
+def uses_triton(device: torch.device) -> bool:
+    """Return whether `match` runs as a Triton kernel: on GPUs, if Triton is installed."""
+    return device.type == "cuda" and find_spec("triton") is not None
 
 
 def unpack_bits(packed_XB: Tensor, n: int) -> Tensor:
@@ -237,12 +258,14 @@ def group_haplotypes(typed_BSN: Tensor, count: int) -> Tensor:
     b, s, n = typed_BSN.shape
     place_S = torch.arange(s, device=typed_BSN.device)
     central_S = (place_S - (s - 1) / 2).abs().argsort(stable=True)
-    edges = sorted({0, *(min(width, s) for width in WEIGHT_WIDTHS), *range(WEIGHT_WIDTHS[-1], s, WORD_BITS), s})
+    edges = sorted(
+        {0, *(min(width, s) for width in WEIGHT_WIDTHS), *range(WEIGHT_WIDTHS[-1], s, WORD_BITS), s}
+    )
     allele_BSN = typed_BSN[:, central_S]
     words = []  # (B, N) each, the most significant first
-    for first, last in zip(edges, edges[1:], strict=False):
-        power_S1 = 2 ** torch.arange(last - first - 1, -1, -1, device=typed_BSN.device).unsqueeze(-1)
-        words.append((allele_BSN[:, first:last] * power_S1).sum(1))
+    for first, last in pairwise(edges):
+        shift_S1 = torch.arange(last - first - 1, -1, -1, device=typed_BSN.device).unsqueeze(-1)
+        words.append((allele_BSN[:, first:last].long() << shift_S1).sum(1))
     # sort the haplotypes of all blocks together, which starts fewer kernels; their blocks come last
     block_BN = torch.arange(b, device=typed_BSN.device).unsqueeze(1).expand(b, n)
     order_L = torch.arange(b * n, device=typed_BSN.device)
@@ -284,7 +307,11 @@ def mean_of_groups(x_BNX: Tensor, group_BN: Tensor, n_groups: int) -> tuple[Tens
     b, _, x = x_BNX.shape
     row_L = (group_BN + n_groups * torch.arange(b, device=group_BN.device).unsqueeze(1)).flatten()
     # sums of alleles are whole numbers, so their order has no effect
-    total_LX = torch.zeros((b * n_groups, x), device=x_BNX.device).index_add_(0, row_L, x_BNX.flatten(0, 1).float())
-    count_L = torch.zeros(b * n_groups, device=x_BNX.device).index_add_(0, row_L, torch.ones_like(row_L).float())
+    total_LX = torch.zeros((b * n_groups, x), device=x_BNX.device).index_add_(
+        0, row_L, x_BNX.flatten(0, 1).float()
+    )
+    count_L = torch.zeros(b * n_groups, device=x_BNX.device).index_add_(
+        0, row_L, torch.ones_like(row_L).float()
+    )
     mean_LX = total_LX / count_L.clamp(min=1).unsqueeze(-1)
     return mean_LX.unflatten(0, (b, n_groups)), (count_L > 0).float().unflatten(0, (b, n_groups))

@@ -1,6 +1,7 @@
 """The engine of SPIN on a GPU: it imputes batches of blocks from a panel of haplotypes.
 
-One thread feeds the GPU. While the results of a batch are copied to the host and converted, the next batch is computed.
+One thread feeds the GPU. While the results of a batch are copied to the host and converted, the next batch is
+computed.
 
 Axes: see `device_blocks`.
 """
@@ -21,8 +22,8 @@ from spinimpute.predictors.spin.device_blocks import (
     CODES,
     SITES_PER_STEP,
     DeviceBlocks,
-    TritonMatcher,
     read_batch,
+    uses_triton,
 )
 from spinimpute.predictors.spin.engine import not_finite
 from spinimpute.runtime.errors import InputError, argument
@@ -30,7 +31,7 @@ from spinimpute.runtime.errors import InputError, argument
 MAX_BLOCKS = 16  # blocks of a batch
 MAX_QUERIES = 2_048  # queries that are computed at a time
 MEMORY_SHARE = 0.6  # share of the free memory that a batch may take
-VALUES_PER_TASK = 2**20  # probabilities that a thread converts at a time
+VALUES_PER_TASK = 2**18  # probabilities that a thread converts at a time
 CPU_BYTES = 2**30  # bytes of a batch on a CPU, where this engine is used in tests only
 
 
@@ -157,14 +158,14 @@ class DeviceEngine(Engine):
             return _Results(stop, batch.site_index_L, code_LQ, finite, None)
         self._copies.wait_stream(torch.cuda.current_stream(self.blocks.device))
         with torch.cuda.stream(self._copies):
-            on_host = [
+            code_on_host, finite_on_host = (
                 torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x, non_blocking=True)
                 for x in (code_LQ, finite)
-            ]
+            )
             for x in (code_LQ, finite):
                 x.record_stream(self._copies)
             copied = self._copies.record_event()
-        return _Results(stop, batch.site_index_L, *on_host, copied)
+        return _Results(stop, batch.site_index_L, code_on_host, finite_on_host, copied)
 
     def _collect(self, results: _Results) -> _Computed:
         if results.copied is not None:
@@ -182,12 +183,14 @@ class DeviceEngine(Engine):
         )
 
     def _sizes(self, numbers: list[int], plan: BlockPlan, queries: int) -> tuple[int, int, int]:
-        """Return the number of blocks of a batch, and of queries and of haplotypes that are computed at a time."""
+        """Return the numbers of blocks of a batch, and of queries and haplotypes of a step."""
         settings = self.blocks.model.settings
         n, k = self.panel.n_haplotypes, settings.k
         points, columns = min(self.blocks.inducing_points, n), -(-self.blocks.shape.n_typed // k)
         first = numbers[:MAX_BLOCKS]
-        sites = max(stop - start for start, stop in (plan.span(block, 0, self.panel.n_sites) for block in first))
+        sites = max(
+            stop - start for start, stop in (plan.span(block, 0, self.panel.n_sites) for block in first)
+        )
         features = columns * 2**k + 512
         # float32 numbers of a block that do not depend on queries, of a haplotype, and of a query
         fixed = points * (8 * features + 2 * sites) + columns * 3**k * points * 3
@@ -195,7 +198,7 @@ class DeviceEngine(Engine):
         heads = settings.heads + settings.pair_heads
         inputs = 4 * settings.tolerances + settings.heads + 3
         of_query = points * (2 * inputs + 2 * settings.hidden + 4 * heads)
-        if TritonMatcher is None:
+        if not uses_triton(self.blocks.device):
             of_query += 4 * columns * points
         of_query += SITES_PER_STEP * (2 * heads + 6 * 32) + sites // 2
         free = self._free_bytes() * self._share / 4
@@ -208,5 +211,7 @@ class DeviceEngine(Engine):
         if not self._is_gpu:
             return CPU_BYTES
         free, _ = torch.cuda.mem_get_info(self.blocks.device)
-        reserved = torch.cuda.memory_reserved(self.blocks.device) - torch.cuda.memory_allocated(self.blocks.device)
+        reserved = torch.cuda.memory_reserved(self.blocks.device) - torch.cuda.memory_allocated(
+            self.blocks.device
+        )
         return free + reserved

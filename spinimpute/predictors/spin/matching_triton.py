@@ -1,11 +1,11 @@
 """The Triton kernel of SPIN's `match`, for NVIDIA GPUs; see `matching` for what it computes.
 
-Missing calls: with K calls that are REF, ALT or missing, a column has 3^K possible observations. A table holds
-the log-likelihood of each, given each inducing point, so the kernel only looks up rows. If no call is missing,
-the table has the 2^K K-mers.
+The K calls of a column are REF, ALT or missing, so there are 3^K possible observations. A table holds the
+log-likelihood of each observation, given each inducing point, and the kernel only looks up its rows. If no
+call is missing, the table has the 2^K K-mers.
 
-Axes: B blocks, Q queries, H inducing points, D columns, R rows of the table for a column, G heads, T tolerances, F = 4 T
-features of runs.
+Axes: B blocks, Q queries, H inducing points, D columns, R rows of the table for a column, G heads, T
+tolerances, F = 4 T features of runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class TritonMatcher:
         self._table_BDRH, self._information_BDR = keys.likelihood_BDVH, keys.information_BDV
         if missing:
             self._table_BDRH = _with_missing(keys.likelihood_BDVH.exp(), k).log()
-            self._information_BDR = -_with_missing(keys.information_BDV.neg().exp().unsqueeze(-1), k).log().squeeze(-1)
+            self._information_BDR = (
+                -_with_missing(keys.information_BDV.neg().exp().unsqueeze(-1), k).log().squeeze(-1)
+            )
         self._step_BD = run_steps(keys.columns).contiguous()
 
     def __call__(

@@ -23,12 +23,18 @@ from spinimpute.nn.model_weights import network_of
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock, PanelBlock
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, convert_weight_errors
+from spinimpute.predictors.interface import (
+    Checkpoint,
+    Engine,
+    ImputationJob,
+    Predictor,
+    convert_weight_errors,
+)
 from spinimpute.predictors.registry import SPIN_KIND
 from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.device_blocks import DeviceBlocks
 from spinimpute.predictors.spin.device_engine import DeviceEngine
-from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine, TorchEngine
+from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine
 from spinimpute.predictors.spin.matching import compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.similarity import Columns
@@ -102,7 +108,7 @@ class SPINPredictor(Predictor):
         self.inducing_points = inducing_points or DEFAULT_INDUCING_POINTS
         self.shape = shape or model.settings.shape
 
-    def engine(self, job: ImputationJob) -> TorchEngine:
+    def engine(self, job: ImputationJob) -> Engine:
         """Return the engine for the job's kind of panel: haplotypes or inducing points."""
         if job.panel.haplotypes is not None and self.device.type != "cpu":
             return DeviceEngine(DeviceBlocks(self.model, self.device, self.inducing_points, self.shape), job)

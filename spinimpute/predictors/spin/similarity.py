@@ -142,7 +142,8 @@ class HaplotypeSimilarity:
 class DenseSimilarity(HaplotypeSimilarity):
     """The same similarity as products of matrices, which is faster on a GPU.
 
-    x_BNF are the features of haplotypes: their tokens, with a single 1 each, and their alleles at untyped sites.
+    x_BNF are the features of haplotypes: their tokens, with a single 1 each, and their alleles at untyped
+    sites.
     """
 
     def sums(self, r_BHN: Tensor, x_BNF: Tensor) -> Tensor:
