@@ -12,6 +12,11 @@ A *soft allele* is the mean allele of the point's haplotypes at an imputed site.
 levels that are evenly spaced in arcsin(sqrt(allele)), and therefore denser near 0 and 1, where rare alleles
 are. Sites with only one allele in the panel are not stored. Masses are rounded to 8 significant bits.
 
+Many values lie exactly between two steps, such as the soft allele 0.5, and many K-mers of a token have equal
+shares. Float32 sums differ slightly between processors, so such ties are decided by rules that small
+differences do not reach: soft alleles and masses are rounded down, and the K-mer with the lower number gets
+the larger share.
+
 The values of all points for one K-mer or site are stored together: they are similar and compress well.
 
 Axes: H inducing points, D columns (tokens of a point), V = 2^K K-mers, U sites that a block imputes, C sites
@@ -35,6 +40,10 @@ from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 
 TOKEN_STEPS = 20  # shares are multiples of 1 / TOKEN_STEPS
 LABEL_STEPS = 63  # soft alleles have LABEL_STEPS + 1 levels
+# Margins of ties, far above the differences between processors and far below the steps.
+REMAINDER_STEPS = 1_024  # remainders of shares are compared in multiples of 1 / REMAINDER_STEPS
+LEVEL_MARGIN = 1 / 256  # levels of soft alleles up to this much above the middle of two steps are rounded down
+MASS_FACTOR = 1 - 2**-12  # multiplies masses before they are rounded
 _SIZES = struct.Struct("<IBI")  # H, K, L
 _LABEL_VALUES = (np.sin(np.arange(LABEL_STEPS + 1) / LABEL_STEPS * np.pi / 2) ** 2).astype(np.float32)
 
@@ -51,7 +60,7 @@ def pack_points(block: EncodedBlock) -> bytes:
     code_L = code_DVH[occurs_DVH]
     stored_U = _stored_sites(block.sites)
     level_CH = _label_levels(block.points["label_BHU"].numpy()[:, stored_U].T.clip(0, 1))
-    mass_H = block.points["mass_BH"].to(torch.bfloat16).view(torch.int16).numpy()
+    mass_H = _round_masses(block.points["mass_BH"]).view(torch.int16).numpy()
     return b"".join(
         [
             _SIZES.pack(len(mass_H), block.k, len(code_L)),
@@ -127,12 +136,13 @@ def round_tensors(token_BHDV: Tensor, label_BHU: Tensor, mass_BH: Tensor) -> tup
     scaled_BHDV = token_BHDV * TOKEN_STEPS
     code_BHDV = scaled_BHDV.floor()
     missing_BHD1 = TOKEN_STEPS - code_BHDV.sum(-1, keepdim=True)
-    order_BHDV = (code_BHDV - scaled_BHDV).argsort(dim=-1, stable=True)
+    remainder_BHDV = (scaled_BHDV - code_BHDV).mul_(REMAINDER_STEPS).round_()
+    order_BHDV = remainder_BHDV.neg_().argsort(dim=-1, stable=True)
     rank_V = torch.arange(token_BHDV.shape[-1], device=token_BHDV.device)
     code_BHDV.scatter_add_(-1, order_BHDV, (rank_V < missing_BHD1).to(code_BHDV.dtype))
     limits, values = _label_levels_on(label_BHU.device)
     level_BHU = torch.bucketize(label_BHU, limits, right=True)
-    return code_BHDV / TOKEN_STEPS, values[level_BHU], mass_BH.to(torch.bfloat16).to(mass_BH.dtype)
+    return code_BHDV / TOKEN_STEPS, values[level_BHU], _round_masses(mass_BH).to(mass_BH.dtype)
 
 
 @cache
@@ -148,7 +158,12 @@ def _label_levels_on(device: torch.device) -> tuple[Tensor, Tensor]:
 
 def _label_levels(label: np.ndarray) -> np.ndarray:
     """Return the levels of soft alleles from 0 to 1."""
-    return np.rint(np.arcsin(np.sqrt(label)) / (np.pi / 2) * LABEL_STEPS)
+    return np.rint(np.arcsin(np.sqrt(label)) / (np.pi / 2) * LABEL_STEPS - LEVEL_MARGIN)
+
+
+def _round_masses(mass: Tensor) -> Tensor:
+    """Return masses with 8 significant bits, bfloat16."""
+    return (mass * MASS_FACTOR).to(torch.bfloat16)
 
 
 def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
@@ -157,7 +172,7 @@ def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
     code_DVH = np.floor(scaled_DVH).astype(np.uint8)
     missing_DH = TOKEN_STEPS - code_DVH.sum(1, dtype=np.int64)
     d_M, h_M = np.nonzero(missing_DH)
-    remainder_MV = scaled_DVH[d_M, :, h_M] - code_DVH[d_M, :, h_M]
+    remainder_MV = np.rint((scaled_DVH[d_M, :, h_M] - code_DVH[d_M, :, h_M]) * REMAINDER_STEPS)
     rank_MV = (-remainder_MV).argsort(1, kind="stable").argsort(1)
     code_DVH[d_M, :, h_M] += rank_MV < missing_DH[d_M, h_M, None]
     return code_DVH

@@ -49,7 +49,7 @@ SITES_PER_BATCH = 256  # sites of a batch in prediction
 DEFAULT_INDUCING_POINTS = 1_024
 # Version of the encoder. Increase it when equal weights give other inducing points than before: `.spip` files
 # of other versions are refused.
-ENCODER = 3
+ENCODER = 4
 # With at most this many inducing points, blocks of half the size are more accurate on simulated panels.
 MAX_POINTS_FOR_NARROW_BLOCKS = 96
 
