@@ -41,9 +41,9 @@ from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 TOKEN_STEPS = 20  # shares are multiples of 1 / TOKEN_STEPS
 LABEL_STEPS = 63  # soft alleles have LABEL_STEPS + 1 levels
 # Margins of ties, far above the differences between processors and far below the steps.
-REMAINDER_STEPS = 1_024  # remainders of shares are compared in multiples of 1 / REMAINDER_STEPS
-LEVEL_MARGIN = 1 / 256  # levels of soft alleles up to this much above the middle of two steps are rounded down
-MASS_FACTOR = 1 - 2**-12  # multiplies masses before they are rounded
+REMAINDER_STEPS = 64  # remainders of shares are compared in multiples of 1 / REMAINDER_STEPS
+LEVEL_MARGIN = 1 / 32  # levels of soft alleles up to this much above the middle of two steps are rounded down
+MASS_FACTOR = 1 - 2**-11  # multiplies masses before they are rounded
 _SIZES = struct.Struct("<IBI")  # H, K, L
 _LABEL_VALUES = (np.sin(np.arange(LABEL_STEPS + 1) / LABEL_STEPS * np.pi / 2) ** 2).astype(np.float32)
 

@@ -12,7 +12,9 @@ from spinimpute.nn.carrying import (
     LabelReader,
     SquaredDistance,
     attend_to_points,
+    multiply,
     pooled_labels,
+    split_float32,
     spread_out,
 )
 
@@ -257,3 +259,12 @@ def test_padding_gets_nothing_however_far_the_points_are() -> None:
     torch.testing.assert_close(points.label_BHU[0, 0], torch.tensor([2 / 3]))
     attention = attend_to_points(torch.tensor([[[[-2e4, 0.0]]]]), torch.tensor([[1.0, 0.0]]))
     assert attention.flatten().tolist() == [1.0, 0.0]
+
+
+def test_products_with_bfloat16_lose_no_precision() -> None:
+    generator = torch.Generator().manual_seed(1)
+    a_BLM = torch.randn(2, 5, 7, generator=generator) * torch.logspace(-9, 3, 7)
+    assert torch.equal(sum(part.double() for part in split_float32(a_BLM)), a_BLM.double())
+    b_BMN = torch.randint(0, 2, (2, 7, 4), generator=generator)
+    for found in (multiply(a_BLM, b_BMN.bfloat16()), multiply(b_BMN.mT.bfloat16(), a_BLM.mT).mT):
+        torch.testing.assert_close(found, a_BLM @ b_BMN.float())

@@ -87,6 +87,24 @@ def test_points_are_rounded_as_in_a_file(
     torch.testing.assert_close(label[0][:, varies_U], expected["label_BHU"][:, varies_U], rtol=0, atol=0)
 
 
+@settings(deadline=None, max_examples=50)
+@given(members=st.integers(1, 40), seed=st.integers(0, 10_000))
+def test_small_differences_decide_no_tie(members: int, seed: int) -> None:
+    """Shares, soft alleles and masses of whole haplotypes are often in the middle of two steps."""
+    rng = np.random.default_rng(seed)
+    count_BHDV = rng.multinomial(members, np.full(8, 1 / 8), size=(1, 20, 3))
+    label_BHU = rng.integers(0, members + 1, (1, 20, 30)) / members
+    mass_BH = rng.integers(1, 600, (1, 20)).astype(float)
+    values = count_BHDV / members, label_BHU, mass_BH
+
+    def rounded() -> tuple[torch.Tensor, ...]:
+        noisy = (x * (1 + rng.uniform(-1e-5, 1e-5, x.shape)) for x in values)
+        return round_tensors(*(torch.from_numpy(x).float() for x in noisy))
+
+    for one, other in zip(rounded(), rounded(), strict=True):
+        assert torch.equal(one, other)
+
+
 def device_engine_of(predictor: SPINPredictor, job: ImputationJob) -> DeviceEngine:
     blocks = DeviceBlocks(predictor.model, CPU, predictor.inducing_points, predictor.shape)
     return DeviceEngine(blocks, job)

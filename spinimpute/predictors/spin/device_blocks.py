@@ -131,17 +131,21 @@ class _Chunks:
     def __init__(self, kmer_BND: Tensor, untyped_BNC: Tensor, label_BNU: Tensor, k: int, size: int) -> None:
         self._kmer_BND, self._untyped_BNC, self._label_BNU = kmer_BND, untyped_BNC, label_BNU
         self._token_V = torch.arange(2**k, device=kmer_BND.device)
-        self._size = size
+        self._size, self._dtype = size, type_of_alleles(kmer_BND.device)
+        self._only = [self._chunk(0)] if len(self) == 1 else []  # kept for the other rounds
 
     def __len__(self) -> int:
         return -(-self._kmer_BND.shape[1] // self._size)
 
     def __iter__(self) -> Iterator[LabelledChunk]:
-        for first in range(0, self._kmer_BND.shape[1], self._size):
-            some = slice(first, first + self._size)
-            token_BNF = (self._kmer_BND[:, some].unsqueeze(-1) == self._token_V).flatten(2)
-            untyped_BNC = self._untyped_BNC[:, some]
-            yield torch.cat([token_BNF.float(), untyped_BNC.float()], -1), self._label_BNU[:, some]
+        firsts = range(0, self._kmer_BND.shape[1], self._size)
+        yield from self._only or (self._chunk(first) for first in firsts)
+
+    def _chunk(self, first: int) -> LabelledChunk:
+        some = slice(first, first + self._size)
+        token_BNF = (self._kmer_BND[:, some].unsqueeze(-1) == self._token_V).flatten(2)
+        features = token_BNF.to(self._dtype), self._untyped_BNC[:, some].to(self._dtype)
+        return torch.cat(features, -1), self._label_BNU[:, some].to(self._dtype)
 
 
 class DeviceBlocks:
@@ -235,6 +239,12 @@ class DeviceBlocks:
 
     def _alleles(self, packed_RW: np.ndarray, row_BX: np.ndarray, n: int) -> Tensor:
         return _gather(unpack_bits(self.upload(packed_RW), n), self.upload(row_BX))
+
+
+def type_of_alleles(device: torch.device) -> torch.dtype:
+    """Return the type in which the device multiplies alleles fastest."""
+    with_tensor_cores = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.bfloat16 if with_tensor_cores and torch.__version__ >= (2, 8) else torch.float32
 
 
 def uses_triton(device: torch.device) -> bool:

@@ -27,6 +27,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, kmer_sums
+from spinimpute.nn.carrying import multiply
 
 INITIAL_ERROR = 0.01  # error rate of a SNP in the initial confusion
 MIN_PROBABILITY = 1e-9  # added to the probability of a K-mer before taking logs
@@ -143,14 +144,14 @@ class DenseSimilarity(HaplotypeSimilarity):
     """The same similarity as products of matrices, which is faster on a GPU.
 
     x_BNF are the features of haplotypes: their tokens, with a single 1 each, and their alleles at untyped
-    sites.
+    sites. They are 0 or 1, see `nn.carrying.multiply`.
     """
 
     def sums(self, r_BHN: Tensor, x_BNF: Tensor) -> Tensor:
         """Return sums of the features, weighted by r."""
-        return r_BHN @ x_BNF
+        return multiply(r_BHN, x_BNF)
 
     def scores(self, x_BNF: Tensor, keys: Keys) -> Tensor:
         """Return the scores (B, N, H) of haplotypes with these features."""
         key_BFH = torch.cat([keys.kmer_BDVH.flatten(1, 2), keys.odds_BCH], 1)
-        return torch.baddbmm(keys.reference_B1H, x_BNF, key_BFH)
+        return multiply(x_BNF, key_BFH).add_(keys.reference_B1H)
