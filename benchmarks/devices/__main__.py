@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from benchmarks.devices.plan import Row, planned
+from benchmarks.devices.plan import IMPUTE, Row, planned
 from benchmarks.devices.report import Machine, describe_set, write_results
 from benchmarks.devices.rows import Runner
 
@@ -37,6 +37,9 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--sets", type=words, help="NAMEs, the most important first (default: all)")
     parser.add_argument("--devices", type=words, default=["cpu", "cuda"], help="default: cpu,cuda")
     parser.add_argument("--threads", type=numbers, default=[1, 2, 4, 8, 16], help="default: 1,2,4,8,16")
+    parser.add_argument(
+        "--only", type=words, help="TASK/PREDICTOR/DEVICE of the rows, such as train/spin/cuda (default: all)"
+    )
     parser.add_argument("--repeat", type=int, default=3, help="runs of a row; the median counts (default: 3)")
     parser.add_argument("--steps", type=int, default=10, help="of training that are timed (default: 10)")
     parser.add_argument("--limit", type=float, default=90, help="seconds for one command (default: 90)")
@@ -57,6 +60,8 @@ def main() -> None:
     if not sets:
         raise SystemExit(f"{arguments.folder} holds no .spin")
     rows = planned(sets, arguments.devices, arguments.threads, arguments.repeat)
+    if arguments.only:
+        rows = [row for row in rows if f"{row.task}/{row.kind}/{row.device}" in arguments.only]
     today = datetime.datetime.now(tz=datetime.UTC).date().isoformat()
     out = arguments.results / f"{today}-{arguments.name}"
     out.mkdir(parents=True, exist_ok=True)
@@ -65,8 +70,8 @@ def main() -> None:
     try:
         machine = Machine.here(arguments.devices, arguments.commit)
         described = [describe_set(arguments.folder, name) for name in sets]
-        for device in arguments.devices:
-            runner.warm_up(device, max(arguments.threads))
+        for kind, device in dict.fromkeys((row.kind, row.device) for row in rows if row.task == IMPUTE):
+            runner.warm_up(kind, device, max(arguments.threads))
         measured: list[Row] = []
         for row in rows:
             measured.append(runner.measure(row))

@@ -17,7 +17,6 @@ from benchmarks.devices.plan import (
     OK,
     OUT_OF_TIME,
     OVER_LIMIT,
-    PREDICTORS,
     STOPPED,
     TABULAR,
     TRAIN,
@@ -66,13 +65,10 @@ class Runner:
         """Seconds since the start."""
         return time.perf_counter() - self._start
 
-    def warm_up(self, device: str, threads: int) -> None:
-        """Run every kind of command once on little data, to compile kernels and to load libraries and the
-        device.
-        """
-        for kind in PREDICTORS:
-            files = EXAMPLE / "panel.vcf.gz", EXAMPLE / "target.vcf.gz", self._work / "example.vcf.gz"
-            self._run(Row("warm-up", "example", kind, device, threads), [IMPUTE, *files])
+    def warm_up(self, kind: str, device: str, threads: int) -> None:
+        """Impute little data once, to compile kernels and to load libraries and the device."""
+        files = EXAMPLE / "panel.vcf.gz", EXAMPLE / "target.vcf.gz", self._work / "example.vcf.gz"
+        self._run(Row("warm-up", "example", kind, device, threads), [IMPUTE, *files])
 
     def measure(self, row: Row) -> Row:
         """Run a row, and return it with its status, times and memory."""

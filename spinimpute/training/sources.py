@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from threading import Lock
 
 import numpy as np
 
@@ -27,16 +28,20 @@ class SimulatedSource:
             raise InputError("content", f"simulation.segments must lie in 1..{SEED_STRIDE}, got {segments}")
         self.first, self.segments, self.settings = seed * SEED_STRIDE, segments, settings
         self._cache: OrderedDict[int, Segment] = OrderedDict()
+        self._lock = Lock()  # several threads draw tasks
 
     def __call__(self, rng: np.random.Generator) -> HaplotypeSource:
         """Draw one of the segments of this training seed."""
         number = int(rng.integers(self.segments))
-        if number not in self._cache:
-            self._cache[number] = simulate_segment(self.first + number, self.settings)
+        segment = self._cache.get(number)
+        if segment is None:
+            segment = simulate_segment(self.first + number, self.settings)
+        with self._lock:
+            self._cache[number] = segment
+            self._cache.move_to_end(number)
             if len(self._cache) > CACHED_SEGMENTS:
                 self._cache.popitem(last=False)
-        self._cache.move_to_end(number)
-        return self._cache[number]
+        return segment
 
     def validation(self, count: int) -> list[HaplotypeSource]:
         """Simulate the held-out segments, which are equal for all training seeds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ from spinimpute.runtime.processes import SINGLE_PROCESS, Processes
 from spinimpute.training.loop import Report, TrainingLoop, Validation
 
 STATE_FORMAT = "spinimpute-training-state-2"
+DRAWING_THREADS = 4  # on a GPU, tasks are drawn while earlier steps run
+TASKS_AHEAD = 6  # steps whose tasks are drawn ahead
 MAX_SEED = 9_998  # keeps the seeds of training segments below those of held-out segments, see `sources`
 
 
@@ -82,6 +85,7 @@ class Learner(Protocol):
         """
 
 
+DrawnTask = tuple[object, int, np.random.Generator]
 Sampler = Callable[[np.random.Generator], HaplotypeSource]
 """Function that draws a segment for a task."""
 
@@ -130,6 +134,8 @@ class Trainer(TrainingLoop[nn.Module]):
             learner.draw(validation_sources[i % len(validation_sources)], held_out)
             for i in range(settings.validation_tasks)
         ]
+        self._pool: ThreadPoolExecutor | None = None
+        self._drawn: dict[tuple[int, int], Future[DrawnTask]] = {}  # by step and number
         parameters = [p for p in learner.model.parameters() if p.requires_grad]
         optimiser: torch.optim.Adam | Lookahead
         if settings.optimiser == "lamb":
@@ -155,10 +161,20 @@ class Trainer(TrainingLoop[nn.Module]):
         On a GPU it is computed in float32, too: log-likelihoods reach hundreds, and bfloat16 (three digits)
         would round a probability of .999 to 1.
         """
-        rng = np.random.default_rng([self.settings.seed, 0, self.step, number])
-        torch.manual_seed(int(rng.integers(2**62)))
-        task = self.learner.draw(self.train_source(rng), rng)
+        draw, pool = (self.step, number), self._pool
+        if pool is not None:
+            for step in range(self.step, min(self.step + TASKS_AHEAD, self.steps)):
+                if (step, number) not in self._drawn:
+                    self._drawn[step, number] = pool.submit(self._draw, step, number)
+        task, seed, rng = self._drawn.pop(draw).result() if draw in self._drawn else self._draw(*draw)
+        torch.manual_seed(seed)
         return self.learner.outcome(task, self.step / self.steps, rng).loss
+
+    def _draw(self, step: int, number: int) -> DrawnTask:
+        """Draw a task. Return it with torch's seed and the generator of masks."""
+        rng = np.random.default_rng([self.settings.seed, 0, step, number])
+        seed = int(rng.integers(2**62))
+        return self.learner.draw(self.train_source(rng), rng), seed, rng
 
     def validate(self) -> AlleleValidation:
         """Compute loss and r2 of the held-out tasks."""
@@ -211,6 +227,14 @@ class Trainer(TrainingLoop[nn.Module]):
             )
             checkpoint(progress_report.improved)
 
-        self.take_steps(self.settings.validate_every, log_validation, stepped=stepped)
+        on_gpu = any(parameter.is_cuda for parameter in self.model.parameters())
+        with ThreadPoolExecutor(DRAWING_THREADS, "draw") as pool:
+            self._pool = pool if on_gpu else None
+            try:
+                self.take_steps(self.settings.validate_every, log_validation, stepped=stepped)
+            finally:
+                self._pool = None
+                pool.shutdown(cancel_futures=True)
+                self._drawn.clear()
         if self.exhausted:
             report({"step": self.step, "stopped": f"no improvement in {self.stale} validations"})

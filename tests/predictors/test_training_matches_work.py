@@ -1,6 +1,7 @@
 """Training and imputing are the same computation, and padding has no effect in either."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from spinimpute.predictors.spin.network import SPINSettings
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment
+from spinimpute.training.trainer import Trainer, TrainingSettings
 from tests.array_panel import ArrayPanel
 
 EPISODES = EpisodeSettings(
@@ -120,3 +122,34 @@ def test_padded_points_and_sites_have_no_effect(learner: SPINLearner, segment: S
     for one in (padded, padded_sites):
         torch.testing.assert_close(one, plain, atol=1e-3, rtol=1e-3)
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_products_with_tokens_give_the_same_loss(learner: SPINLearner, segment: Segment) -> None:
+    """GPUs compute with `DenseSimilarity`."""
+    episode = learner.draw(segment, np.random.default_rng(1))
+    losses, gradients = [], []
+    for dense in (False, True):
+        learner.dense = dense
+        loss = learner.outcome(episode, 0.0, np.random.default_rng(2)).loss
+        learner.model.zero_grad()
+        loss.backward()
+        losses.append(loss.detach())
+        gradients.append([p.grad for p in learner.model.parameters()])
+    torch.testing.assert_close(losses[1], losses[0])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-3, atol=1e-5)
+
+
+def test_tasks_drawn_ahead_are_the_same(learner: SPINLearner, segment: Segment) -> None:
+    """On a GPU, threads draw the tasks of later steps."""
+    settings = TrainingSettings(steps=4, tasks=2, validation_tasks=1)
+
+    def losses(pool: ThreadPoolExecutor | None) -> list[float]:
+        trainer = Trainer(learner, settings, lambda _: segment, [segment], {})
+        trainer._pool = pool
+        found = []
+        for trainer.step in range(settings.steps):
+            found += [float(trainer.loss(number).detach()) for number in range(settings.tasks)]
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        assert losses(pool) == losses(None)

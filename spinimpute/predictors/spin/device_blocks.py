@@ -30,7 +30,7 @@ from spinimpute.panels.soft_alleles import round_tensors
 from spinimpute.predictors.spin.decoder import HeadAttention, SiteInformation
 from spinimpute.predictors.spin.matching import Matcher, match
 from spinimpute.predictors.spin.network import GenotypeSPIN
-from spinimpute.predictors.spin.similarity import Columns, DenseSimilarity
+from spinimpute.predictors.spin.similarity import Columns, DenseSimilarity, haplotype_features
 
 WORD_BITS = 60  # bits of a haplotype that are sorted at a time
 SITES_PER_STEP = 256  # sites of a step of the decoder
@@ -130,7 +130,7 @@ class _Chunks:
 
     def __init__(self, kmer_BND: Tensor, untyped_BNC: Tensor, label_BNU: Tensor, k: int, size: int) -> None:
         self._kmer_BND, self._untyped_BNC, self._label_BNU = kmer_BND, untyped_BNC, label_BNU
-        self._token_V = torch.arange(2**k, device=kmer_BND.device)
+        self._n_kmers = 2**k
         self._size, self._dtype = size, type_of_alleles(kmer_BND.device)
         self._only = [self._chunk(0)] if len(self) == 1 else []  # kept for the other rounds
 
@@ -143,9 +143,10 @@ class _Chunks:
 
     def _chunk(self, first: int) -> LabelledChunk:
         some = slice(first, first + self._size)
-        token_BNF = (self._kmer_BND[:, some].unsqueeze(-1) == self._token_V).flatten(2)
-        features = token_BNF.to(self._dtype), self._untyped_BNC[:, some].to(self._dtype)
-        return torch.cat(features, -1), self._label_BNU[:, some].to(self._dtype)
+        features_BNF = haplotype_features(
+            self._kmer_BND[:, some], self._untyped_BNC[:, some], self._n_kmers, self._dtype
+        )
+        return features_BNF, self._label_BNU[:, some].to(self._dtype)
 
 
 class DeviceBlocks:

@@ -199,7 +199,7 @@ class DeviceEngine(Engine):
         inputs = 4 * settings.tolerances + settings.heads + 3
         of_query = points * (2 * inputs + 2 * settings.hidden + 4 * heads)
         if not uses_triton(self.blocks.device):
-            of_query += 4 * columns * points
+            of_query += 6 * columns * points
         of_query += SITES_PER_STEP * (2 * heads + 6 * 32) + sites // 2
         free = self._free_bytes() * self._share / 4
         n_queries = max(1, min(queries, MAX_QUERIES, int(free / 4 / of_query)))

@@ -14,8 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import HaplotypeSource
+from spinimpute.genotypes.kmers import kmer_numbers
 from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.similarity import DenseSimilarity, HaplotypeSimilarity, haplotype_features
 from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_interval
 from spinimpute.training.trainer import Outcome
 
@@ -31,6 +33,7 @@ class SPINLearner:
     def __init__(self, settings: SPINSettings, episodes: EpisodeSettings, device: torch.device) -> None:
         self.settings, self.episodes, self.device = settings, episodes, device
         self.model = GenotypeSPIN(settings).to(device)
+        self.dense = device.type == "cuda"  # whether `DenseSimilarity` is used
 
     def draw(self, source: HaplotypeSource, rng: np.random.Generator) -> Episode:
         """Draw an episode. Equal sources and generator states give equal episodes."""
@@ -54,12 +57,19 @@ class SPINLearner:
         )
         untyped_BNU = self._float(episode.context_BGUN).view(b, g * u, n).transpose(1, 2)
         compared_BNC = self._float(episode.compared_BNC)
+        k = self.settings.k
+        if self.dense:
+            kmer_BND, similarity = kmer_numbers(typed_BNS, k), DenseSimilarity
+            x_BNF = haplotype_features(kmer_BND, compared_BNC, 2**k, torch.float32)
+        else:
+            x_BNF, similarity = torch.cat([typed_BNS, compared_BNC], -1), HaplotypeSimilarity
         points = self.model.encode(
             columns,
-            [(torch.cat([typed_BNS, compared_BNC], -1), untyped_BNU)],
+            [(x_BNF, untyped_BNU)],
             self._float(episode.start_BHX),
             self._float(episode.start_mass_BH),
             compared_BNC.mean(1),
+            similarity,
         )
         logit_BGQH = self.model.attend(
             self._float(episode.query_BQS), self._float(episode.known_BQS), self.model.keys(points, columns)

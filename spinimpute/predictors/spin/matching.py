@@ -75,20 +75,23 @@ def match(
     score_BGQH = (keys.weight_BGD @ match_BDQH.flatten(2)).unflatten(-1, match_BDQH.shape[2:])
     step_BD, valid_BD, n_columns = run_steps(keys.columns), keys.columns.valid_BD, match_BDQH.shape[1]
     runs = []
-    for side in (range(n_columns // 2, -1, -1), range(n_columns // 2, n_columns)):
-        cumulative_BQH = torch.zeros_like(match_BDQH[:, 0])
-        length_T, information_T = [cumulative_BQH] * tolerances, [cumulative_BQH] * tolerances
-        for d in side:
-            cumulative_BQH = torch.addcmul(cumulative_BQH, match_BDQH[:, d], valid_BD[:, d, None, None])
-            step_B11 = step_BD[:, d, None, None]
-            information_BQ1 = (information_BDQ[:, d] * valid_BD[:, d, None]).unsqueeze(-1)
-            run_weight_BQH = torch.exp(min_tolerance * cumulative_BQH)
-            for t in range(tolerances):
-                length_T[t] = length_T[t] + step_B11 * run_weight_BQH
-                information_T[t] = information_T[t] + information_BQ1 * run_weight_BQH
-                run_weight_BQH = run_weight_BQH * run_weight_BQH
-        runs += [torch.log(length + DISTANCE_OFFSET) / 4 + 1 for length in length_T]
-        runs += [torch.log1p(information.clamp(min=0)) / 2 for information in information_T]
+    weighted_BDQH = match_BDQH * valid_BD[:, :, None, None]
+    information_BDQ1 = (information_BDQ * valid_BD.unsqueeze(-1)).unsqueeze(-1)
+    middle = n_columns // 2
+    for side in (slice(0, middle + 1), slice(middle, n_columns)):
+        side_BDQH = weighted_BDQH[:, side]
+        to_the_left = side.start == 0
+        cumulative_BDQH = (side_BDQH.flip(1) if to_the_left else side_BDQH).cumsum(1)
+        run_weight_BDQH = torch.exp(
+            min_tolerance * (cumulative_BDQH.flip(1) if to_the_left else cumulative_BDQH)
+        )
+        lengths, informations = [], []
+        for _ in range(tolerances):
+            lengths.append((step_BD[:, None, side] @ run_weight_BDQH.flatten(2)).view_as(match_BDQH[:, 0]))
+            informations.append((information_BDQ1[:, side] * run_weight_BDQH).sum(1))
+            run_weight_BDQH = run_weight_BDQH.square()
+        runs += [torch.log(length + DISTANCE_OFFSET) / 4 + 1 for length in lengths]
+        runs += [torch.log1p(information.clamp(min=0)) / 2 for information in informations]
     return Match(score_BGQH, torch.stack(runs, dim=1))
 
 

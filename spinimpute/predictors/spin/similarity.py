@@ -140,11 +140,16 @@ class HaplotypeSimilarity:
         return x_BLX[..., :n_typed], x_BLX[..., n_typed:]
 
 
+def haplotype_features(kmer_BND: Tensor, untyped_BNC: Tensor, n_kmers: int, dtype: torch.dtype) -> Tensor:
+    """Return features (B, N, F) of haplotypes: their tokens and their alleles at untyped sites, 0 or 1."""
+    token_BNDV = kmer_BND.unsqueeze(-1) == torch.arange(n_kmers, device=kmer_BND.device)
+    return torch.cat([token_BNDV.flatten(2).to(dtype), untyped_BNC.to(dtype)], -1)
+
+
 class DenseSimilarity(HaplotypeSimilarity):
     """The same similarity as products of matrices, which is faster on a GPU.
 
-    x_BNF are the features of haplotypes: their tokens, with a single 1 each, and their alleles at untyped
-    sites. They are 0 or 1, see `nn.carrying.multiply`.
+    x_BNF are `haplotype_features`; see `nn.carrying.multiply` for their type.
     """
 
     def sums(self, r_BHN: Tensor, x_BNF: Tensor) -> Tensor:
