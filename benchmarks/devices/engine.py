@@ -1,7 +1,7 @@
 """Speed of SPIN's engine on a GPU, and agreement with its results on the CPU, in one process.
 
 FOLDER contains NAME.spin, a prepared panel, NAME.bcf, phased targets, and NAME.truth.bcf, their true
-haplotypes. Seconds are those of the engine: from typed alleles in memory to probabilities in memory. The
+genotypes. Seconds are those of the engine: from typed alleles in memory to probabilities in memory. The
 first run of each size is not timed, because it compiles kernels.
 """
 
@@ -66,7 +66,8 @@ class Case(NamedTuple):
     @classmethod
     def read(cls, folder: Path, name: str) -> Case:
         panel = Panel.open(folder / f"{name}.spin")
-        target, truth = (read_haplotypes(str(folder / f"{name}{end}")) for end in (".bcf", ".truth.bcf"))
+        target = read_haplotypes(folder / f"{name}.bcf")
+        truth = read_haplotypes(folder / f"{name}.truth.bcf", allow_unphased=True)
         typed, true = (match_sites(panel.sites, some.sites) for some in (target, truth))
         hidden = ~np.isin(true.panel_index, typed.panel_index)
         return cls(

@@ -14,8 +14,8 @@ are. Sites with only one allele in the panel are not stored. Masses are rounded 
 
 Many values lie exactly between two steps, such as the soft allele 0.5, and many K-mers of a token have equal
 shares. Float32 sums differ slightly between processors, so such ties are decided by rules that small
-differences do not reach: soft alleles and masses are rounded down, and the K-mer with the lower number gets
-the larger share.
+differences do not reach: soft alleles and masses are rounded down, and the K-mers with the lowest numbers get
+the larger shares.
 
 The values of all points for one K-mer or site are stored together: they are similar and compress well.
 
@@ -41,7 +41,7 @@ from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 TOKEN_STEPS = 20  # shares are multiples of 1 / TOKEN_STEPS
 LABEL_STEPS = 63  # soft alleles have LABEL_STEPS + 1 levels
 # Margins of ties, far above the differences between processors and far below the steps.
-REMAINDER_STEPS = 64  # remainders of shares are compared in multiples of 1 / REMAINDER_STEPS
+REMAINDER_MARGIN = 2e-4  # remainders of shares, in steps, are equal up to this difference
 LEVEL_MARGIN = 1 / 32  # levels of soft alleles up to this much above the middle of two steps are rounded down
 MASS_FACTOR = 1 - 2**-11  # multiplies masses before they are rounded
 _SIZES = struct.Struct("<IBI")  # H, K, L
@@ -136,10 +136,7 @@ def round_tensors(token_BHDV: Tensor, label_BHU: Tensor, mass_BH: Tensor) -> tup
     scaled_BHDV = token_BHDV * TOKEN_STEPS
     code_BHDV = scaled_BHDV.floor()
     missing_BHD1 = TOKEN_STEPS - code_BHDV.sum(-1, keepdim=True)
-    remainder_BHDV = (scaled_BHDV - code_BHDV).mul_(REMAINDER_STEPS).round_()
-    order_BHDV = remainder_BHDV.neg_().argsort(dim=-1, stable=True)
-    rank_V = torch.arange(token_BHDV.shape[-1], device=token_BHDV.device)
-    code_BHDV.scatter_add_(-1, order_BHDV, (rank_V < missing_BHD1).to(code_BHDV.dtype))
+    code_BHDV += _largest(scaled_BHDV - code_BHDV, missing_BHD1)
     limits, values = _label_levels_on(label_BHU.device)
     level_BHU = torch.bucketize(label_BHU, limits, right=True)
     return code_BHDV / TOKEN_STEPS, values[level_BHU], _round_masses(mass_BH).to(mass_BH.dtype)
@@ -172,10 +169,20 @@ def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
     code_DVH = np.floor(scaled_DVH).astype(np.uint8)
     missing_DH = TOKEN_STEPS - code_DVH.sum(1, dtype=np.int64)
     d_M, h_M = np.nonzero(missing_DH)
-    remainder_MV = np.rint((scaled_DVH[d_M, :, h_M] - code_DVH[d_M, :, h_M]) * REMAINDER_STEPS)
-    rank_MV = (-remainder_MV).argsort(1, kind="stable").argsort(1)
-    code_DVH[d_M, :, h_M] += rank_MV < missing_DH[d_M, h_M, None]
+    remainder_MV = torch.from_numpy(scaled_DVH[d_M, :, h_M] - code_DVH[d_M, :, h_M])
+    missing_M1 = torch.from_numpy(missing_DH[d_M, h_M, None])
+    code_DVH[d_M, :, h_M] += _largest(remainder_MV, missing_M1).numpy()
     return code_DVH
+
+
+def _largest(x_LV: Tensor, count_L1: Tensor) -> Tensor:
+    """Return the entries that are the `count` largest of their row, bool (L, V); ties are decided by order."""
+    sorted_LV = x_LV.sort(dim=-1, descending=True).values
+    smallest_L1 = sorted_LV.gather(-1, (count_L1.long() - 1).clamp(0, x_LV.shape[-1] - 1))
+    above_LV = x_LV > smallest_L1 + REMAINDER_MARGIN
+    tied_LV = (x_LV >= smallest_L1 - REMAINDER_MARGIN) & ~above_LV
+    n_tied_L1 = count_L1 - above_LV.sum(-1, keepdim=True)
+    return above_LV | tied_LV & (tied_LV.cumsum(-1) <= n_tied_L1)
 
 
 def _stored_sites(sites: BlockSites) -> np.ndarray:

@@ -22,6 +22,7 @@ from spinimpute.nn.carrying import CarriedPoints, attend_to_points, pooled_label
 
 FREQUENCY_SHARE = 0.001  # weight of the panel's ALT frequency in the P(ALT) of a head
 MIN_PROBABILITY = 1e-6  # not 1e-8, because 1 - 1e-8 equals 1 in float32
+ENTROPY_OFFSET = 1e-9  # added to a weight before taking logs
 GATE_FEATURES = 5  # features of a site that the gate sees
 CORRECTION_FEATURES = 2  # further features of a site that only the correction sees
 GATE_QUERY_WIDTH, GATE_SITE_WIDTH = 32, 16
@@ -99,7 +100,7 @@ class LabelDecoder(nn.Module):
     def read(self, logit_BGQH: Tensor, points: CarriedPoints) -> HeadAttention:
         """Return the attention of the heads. It does not depend on the site to impute."""
         attention_BGQH = attend_to_points(logit_BGQH, points.mass_BH)
-        entropy_BGQ = -(attention_BGQH * (attention_BGQH + 1e-9).log()).sum(-1) / 3
+        entropy_BGQ = -(attention_BGQH * (attention_BGQH + ENTROPY_OFFSET).log()).sum(-1) / 3
         summary_BQC = torch.cat([entropy_BGQ, attention_BGQH.amax(-1)], dim=1).transpose(1, 2)
         return HeadAttention(attention_BGQH, summary_BQC)
 

@@ -12,7 +12,7 @@ and a site), or haplotypes of all blocks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import pairwise
@@ -28,7 +28,7 @@ from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPlan
 from spinimpute.panels.soft_alleles import round_tensors
 from spinimpute.predictors.spin.decoder import HeadAttention, SiteInformation
-from spinimpute.predictors.spin.matching import Matcher, match
+from spinimpute.predictors.spin.matching import AttentionKeys
 from spinimpute.predictors.spin.network import GenotypeSPIN
 from spinimpute.predictors.spin.similarity import Columns, DenseSimilarity, haplotype_features
 
@@ -198,11 +198,7 @@ class DeviceBlocks:
         `n_queries` are computed at a time.
         """
         keys = self.model.keys(points, columns)
-        matcher: Matcher = match
-        if uses_triton(self.device):
-            from spinimpute.predictors.spin.matching_triton import TritonMatcher
-
-            matcher = TritonMatcher(keys, self.model.settings.k, missing=bool((typed_TQ < 0).any()))
+        attend = self._attention(keys, points, missing=bool((typed_TQ < 0).any()))
         allele_TQ, row_BS = self.upload(typed_TQ), self.upload(batch.typed_row_BS)
         site_4BU = self.upload(batch.site_4BU)
         b, u = batch.site_row_BU.shape
@@ -210,11 +206,7 @@ class DeviceBlocks:
         for low in range(0, typed_TQ.shape[1], n_queries):
             queries = slice(low, low + n_queries)
             allele_BQS = _gather(allele_TQ[:, queries], row_BS).mT
-            logit_BGQH = self.model.attend(
-                allele_BQS.clamp(min=0).float(), (allele_BQS >= 0).float(), keys, matcher
-            )
-            attention = self.model.decoder.read(logit_BGQH, points)
-            del logit_BGQH
+            attention = attend(allele_BQS.clamp(min=0).float(), (allele_BQS >= 0).float())
             for first in range(0, u, SITES_PER_STEP):
                 # the blocks with sites here come first
                 some, step = (
@@ -230,6 +222,26 @@ class DeviceBlocks:
                 code_BQU = torch.sigmoid(logit_BQU).mul_(CODES).sub_(2**15).round_()
                 out_BUQ[some, step, queries] = code_BQU.mT.to(torch.int16)
         return out_BUQ.flatten(0, 1)[self.upload(batch.order_L)]
+
+    def _attention(
+        self, keys: AttentionKeys, points: CarriedPoints, *, missing: bool
+    ) -> Callable[[Tensor, Tensor], HeadAttention]:
+        """Return the function of alleles and known calls (B, Q, S) that computes the queries' attention.
+
+        missing: whether queries may have missing calls.
+        """
+        model, k = self.model, self.model.settings.k
+        if not uses_triton(self.device):
+            return lambda allele_BQS, known_BQS: model.decoder.read(
+                model.attend(allele_BQS, known_BQS, keys), points
+            )
+        from spinimpute.predictors.spin.attention_triton import attend_with_triton
+        from spinimpute.predictors.spin.matching_triton import TritonMatcher
+
+        matcher = TritonMatcher(keys, k, missing=missing)
+        return lambda allele_BQS, known_BQS: attend_with_triton(
+            model, model.compare(allele_BQS, known_BQS, keys, matcher), keys
+        )
 
     def upload(self, array: np.ndarray) -> Tensor:
         """Return the array as a tensor on the device. Does not wait for a GPU."""

@@ -34,7 +34,7 @@ from spinimpute.genotypes.kmers import MAX_SNPS, split_columns
 from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunks
 from spinimpute.nn.checks import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
-from spinimpute.predictors.spin.matching import DISTANCE_OFFSET, AttentionKeys, Matcher, match
+from spinimpute.predictors.spin.matching import DISTANCE_OFFSET, AttentionKeys, Match, Matcher, match
 from spinimpute.predictors.spin.similarity import (
     Columns,
     Confusion,
@@ -166,6 +166,12 @@ class GenotypeSPIN(nn.Module):
             columns,
         )
 
+    def compare(self, allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, matcher: Matcher) -> Match:
+        """Compare queries with inducing points, see `attend`."""
+        return matcher(
+            allele_BQS, known_BQS, keys, self.settings.k, F.softplus(self.tolerance), self.settings.tolerances
+        )
+
     def attend(
         self, allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, matcher: Matcher = match
     ) -> Tensor:
@@ -174,9 +180,7 @@ class GenotypeSPIN(nn.Module):
         known_BQS is 0 where a call is missing. For a single block on a CPU, without gradients, the matcher
         may be `compiled_match`. The attention of a query does not depend on other queries.
         """
-        matched = matcher(
-            allele_BQS, known_BQS, keys, self.settings.k, F.softplus(self.tolerance), self.settings.tolerances
-        )
+        matched = self.compare(allele_BQS, known_BQS, keys, matcher)
         score_BGQH = matched.score_BGQH
         b, _, q, h = score_BGQH.shape
         log_mass_B1QH = keys.log_mass_BH.clamp(min=MIN_LOG_MASS)[:, None, None].expand(b, 1, q, h)
