@@ -176,7 +176,7 @@ def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
 
 
 def _largest(x_LV: Tensor, count_L1: Tensor) -> Tensor:
-    """Return the entries that are the `count` largest of their row, bool (L, V); ties are decided by order."""
+    """Return the entries that are the `count` largest of their row, bool (L, V); ties go by order."""
     sorted_LV = x_LV.sort(dim=-1, descending=True).values
     smallest_L1 = sorted_LV.gather(-1, (count_L1.long() - 1).clamp(0, x_LV.shape[-1] - 1))
     above_LV = x_LV > smallest_L1 + REMAINDER_MARGIN

@@ -3,9 +3,12 @@
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import spinimpute
+from benchmarks.devices.engine import Case, Measured, compose
+from benchmarks.devices.engine import report as engine_report
 from benchmarks.devices.plan import (
     EXPECTED_OVER_LIMIT,
     IMPUTE,
@@ -82,6 +85,24 @@ def test_the_report_has_the_median_and_says_why_rows_are_lacking(tmp_path: Path)
     write_results(tmp_path, MACHINE, sets, rows, [], {"repeat": 3, "results": tmp_path})
     assert {path.name for path in tmp_path.iterdir()} == {"report.md", "runs.tsv", "configuration.json"}
     assert len((tmp_path / "runs.tsv").read_text().splitlines()) == 1 + len(rows)
+
+
+def test_the_engine_is_measured(tmp_path: Path) -> None:
+    spinimpute.build_panel(EXAMPLE / "panel.vcf.gz", tmp_path / "example.spin")
+    for name, ending in (("target", ".bcf"), ("truth", ".truth.bcf")):  # formats are detected from contents
+        (tmp_path / f"example{ending}").write_bytes((EXAMPLE / f"{name}.vcf.gz").read_bytes())
+    case = Case.read(tmp_path, "example")
+    assert len(set(case.typed_index) & set(case.truth_index)) == 0
+    composed_TQ = compose(case.typed_TQ, 300, np.random.default_rng(1))
+    assert composed_TQ.shape == (len(case.typed_index), 600)
+    frequency_2T = [alleles_TQ.clip(min=0).mean(1) for alleles_TQ in (case.typed_TQ, composed_TQ)]
+    assert np.corrcoef(frequency_2T)[0, 1] > 0.95
+    seconds, p_UQ = case.impute(16, "cpu", case.typed_TQ, keep=True)
+    assert seconds > 0
+    assert 0.3 < case.r2(p_UQ) < 1
+    line = Measured("a", 16, 100, 0.5, 2.0, busy_share=0.9, r2=0.95, dosages=1_000, largest=0.01, differing=2)
+    assert "| a | 16 | 100 | 0.50 | 400 | 0.90 | – | 0.95000 |" in engine_report(MACHINE, [line])
+    assert "2 of 1,000" in engine_report(MACHINE, [line])
 
 
 @pytest.mark.parametrize("kind", ["haplotype", "spin"])
