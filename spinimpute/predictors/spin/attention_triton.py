@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+from torch import nn
 
 from spinimpute.nn.carrying import NO_POINT
 from spinimpute.predictors.spin.decoder import ENTROPY_OFFSET, HeadAttention, size_feature
@@ -24,7 +25,9 @@ def attend_with_triton(network: GenotypeSPIN, matched: Match, keys: AttentionKey
     """Return the attention of the heads, with its summaries."""
     score_BGQH, runs_BFQH = matched
     b, g, q, h = score_BGQH.shape
-    first, _, last = network.pair
+    first, last = network.pair[0], network.pair[2]
+    assert isinstance(first, nn.Linear)
+    assert isinstance(last, nn.Linear)
     n_runs, n_hidden, n_pair = runs_BFQH.shape[1], len(first.weight), len(last.weight)
     weight_JF, mass_weight_J, size_weight_J, points_weight_J = first.weight.split(
         [n_runs + g, 1, 1, 1], dim=1
@@ -93,11 +96,11 @@ def _logit_kernel(  # type: ignore[no-untyped-def]
     mass_H = tl.load(log_mass_p + b * H + h, mask=inside, other=0.0)
     features = ()
     for f in tl.static_range(F):
-        features += (tl.load(runs_p + ((b * F + f) * Q + q) * H + h, mask=inside, other=0.0),)
+        features += (tl.load(runs_p + ((b * F + f) * Q + q) * H + h, mask=inside, other=0.0),)  # type: ignore[assignment]
     for g in tl.static_range(G):
         row = (b * G + g) * Q + q
         score_H = tl.load(score_p + row * H + h, mask=inside, other=0.0)
-        features += (tl.maximum(score_H - tl.load(best_p + row), min_score) / 8,)
+        features += (tl.maximum(score_H - tl.load(best_p + row), min_score) / 8,)  # type: ignore[assignment]
         out_H = score_H + tl.load(prior_p + g) * mass_H
         tl.store(logit_p + ((b * (G + P) + g) * Q + q) * H + h, out_H, mask=inside)
     clamped_H = tl.maximum(mass_H, min_log_mass)
@@ -106,7 +109,7 @@ def _logit_kernel(  # type: ignore[no-untyped-def]
         sum_H = tl.load(bias_p + b * J + j) + tl.load(mass_weight_p + j) * clamped_H
         for f in tl.static_range(F + G):
             sum_H += tl.load(weight_p + j * (F + G) + f) * features[f]
-        hidden += (tl.maximum(sum_H, 0.0),)
+        hidden += (tl.maximum(sum_H, 0.0),)  # type: ignore[assignment]
     for p in tl.static_range(P):
         out_H = tl.load(last_bias_p + p) + mass_H
         for j in tl.static_range(J):

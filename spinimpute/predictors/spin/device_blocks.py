@@ -257,7 +257,7 @@ class DeviceBlocks:
 def type_of_alleles(device: torch.device) -> torch.dtype:
     """Return the type in which the device multiplies alleles fastest."""
     with_tensor_cores = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
-    return torch.bfloat16 if with_tensor_cores and torch.__version__ >= (2, 8) else torch.float32
+    return torch.bfloat16 if with_tensor_cores and torch.__version__ >= "2.8" else torch.float32
 
 
 def uses_triton(device: torch.device) -> bool:

@@ -58,11 +58,11 @@ class SPINLearner:
         untyped_BNU = self._float(episode.context_BGUN).view(b, g * u, n).transpose(1, 2)
         compared_BNC = self._float(episode.compared_BNC)
         k = self.settings.k
+        similarity = DenseSimilarity if self.dense else HaplotypeSimilarity
         if self.dense:
-            kmer_BND, similarity = kmer_numbers(typed_BNS, k), DenseSimilarity
-            x_BNF = haplotype_features(kmer_BND, compared_BNC, 2**k, torch.float32)
+            x_BNF = haplotype_features(kmer_numbers(typed_BNS, k), compared_BNC, 2**k, torch.float32)
         else:
-            x_BNF, similarity = torch.cat([typed_BNS, compared_BNC], -1), HaplotypeSimilarity
+            x_BNF = torch.cat([typed_BNS, compared_BNC], -1)
         points = self.model.encode(
             columns,
             [(x_BNF, untyped_BNU)],
