@@ -69,7 +69,7 @@ class BatchOfBlocks:
         return self.site_row_BU.ravel()[self.order_L] + self.first_site
 
 
-def read_batch(panel: Panel, plan: BlockPlan, blocks: range, start: int, stop: int) -> BatchOfBlocks:
+def read_packed_blocks(panel: Panel, plan: BlockPlan, blocks: range, start: int, stop: int) -> BatchOfBlocks:
     """Read consecutive blocks of a panel to impute the panel sites [start, stop).
 
     Raises InputError if the panel is damaged there.

@@ -22,7 +22,7 @@ from spinimpute.predictors.spin.device_blocks import (
     CODES,
     SITES_PER_STEP,
     DeviceBlocks,
-    read_batch,
+    read_packed_blocks,
     uses_triton,
 )
 from spinimpute.predictors.spin.engine import not_finite
@@ -148,7 +148,7 @@ class DeviceEngine(Engine):
         n_queries: int,
         n_haplotypes: int,
     ) -> _Results:
-        batch = read_batch(self.panel, plan, numbers, *sites)
+        batch = read_packed_blocks(self.panel, plan, numbers, *sites)
         columns = self.blocks.columns(batch)
         points = self.blocks.encode(batch, columns, n_haplotypes)
         finite = torch.stack([part.isfinite().all() for part in points]).all()
