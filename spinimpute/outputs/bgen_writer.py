@@ -23,6 +23,7 @@ from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.bgen_index import BgenIndex, IndexRow
 from spinimpute.outputs.plink_writer import check_names
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.kernels import kernel
 from spinimpute.runtime.output_files import OutputGroup
 from spinimpute.vcf.header import OutputLayout
@@ -90,7 +91,7 @@ class BgenWriter(OutputGroup):
     haplotype are stored, otherwise genotype probabilities. With GT alone, these are 0 and 1. P(ALT) of each
     haplotype is first rounded to the layout's `decimals`, as in VCF, and then to `bits` (8 or 16). `sexes`
     says which samples are male. The bytes do not depend on `threads`.
-    Raises InputError if a path cannot be written, or if PLINK cannot read a sample's name.
+    Raises InputError for other bits, if a path cannot be written, or if PLINK cannot read a sample's name.
     """
 
     def __init__(
@@ -103,6 +104,8 @@ class BgenWriter(OutputGroup):
         threads: int = 2,
     ) -> None:
         """Check the arguments, and open the files."""
+        if bits not in BITS:
+            raise InputError("argument", f"{argument('bgen_bits')} must be 8 or 16, got {bits!r}")
         check_names(layout.samples)
         self._samples, self._sexes = list(layout.samples), dict(sexes or {})
         self._codes = NumberCodes(layout.decimals)

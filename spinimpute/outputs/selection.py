@@ -36,7 +36,7 @@ class RecordFilter:
     """The smallest R2 and MAF of the records to write, as they are rounded in INFO.
 
     `min_r2` applies to imputed sites only: the genotypes of typed sites were measured. `min_maf` applies to
-    all sites. Raises InputError for a number that no record, or every record, passes.
+    all sites. Raises InputError unless `min_r2` is between 0 and 1 and `min_maf` between 0 and 0.5.
     """
 
     min_r2: float = 0.0

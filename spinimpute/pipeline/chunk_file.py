@@ -20,7 +20,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Haplotypes
 from spinimpute.genotypes.sites import LAST_POSITION, Region
 from spinimpute.outputs.selection import FILTER_LINE
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, refuse_pipe
 from spinimpute.runtime.unpacking import GZIP_MAGIC
 from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
 from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile, open_decompressed, starts_as_bgzf
@@ -68,8 +68,8 @@ def target_line(targets: Sequence[Haplotypes], header: str = "") -> str:
     common positions. The checksums do not depend on phase or file format. A checksum is a sum over samples:
     `merge` adds those of its files. `targets` are the parts of the target before repairs. `header` is the
     header of a file that `phase` or `convert` wrote and of which only a part was read: the line is copied
-    from it. Otherwise it is "", and the checksums are computed from the
-    genotypes, because other programs keep the line in a header when they change genotypes.
+    from it. Otherwise it is "", and the checksums are computed from the genotypes, because other programs
+    keep the line in a header when they change genotypes.
     """
     written = _TARGET_LINE_REGEX.search(header)
     if written is not None:
@@ -192,6 +192,7 @@ class ChunkStream:
 def read_chunk(path: str | Path, threads: int) -> Chunk:
     """Read a whole file and return it as a Chunk. Raises InputError if it is not a complete chunk."""
     path = Path(path)
+    refuse_pipe(path, "chunk")
     check_variant_file(path, "chunk")
     with open_imputed(path, "chunk", threads) as stream:
         start, lines = read_lines(path, "chunk", stream)
@@ -344,19 +345,24 @@ def _check_records(chunk: Chunk, position: np.ndarray) -> None:
             f"chunk {chunk.path}: the file has {len(position)} records, but its header says {expected}; "
             "impute it again, or copy it again",
         )
-    if (np.diff(position) < 0).any():
-        row = int(np.argmax(np.diff(position) < 0))
-        raise InputError(
-            "content",
-            f"chunk {chunk.path}: the positions go backwards at record {row + 2}, "
-            f"{region.chrom}:{position[row + 1]} after {position[row]}",
-        )
+    check_order(f"chunk {chunk.path}", region.chrom, position, 1)
     outside = (position < region.start) | (position > region.end)
     if outside.any():
         raise InputError(
             "content",
             f"chunk {chunk.path}: {region.chrom}:{position[np.argmax(outside)]} is outside of the region in "
             f"the header, {region}",
+        )
+
+
+def check_order(file: str, chrom: str, position: np.ndarray, first: int) -> None:
+    """Raise InputError if positions decrease. `file` names the file, `first` is the number of the record."""
+    if (backwards := np.diff(position) < 0).any():
+        row = int(np.argmax(backwards))
+        raise InputError(
+            "content",
+            f"{file}: the positions go backwards at record {first + row + 1}, "
+            f"{chrom}:{position[row + 1]} after {position[row]}",
         )
 
 

@@ -107,6 +107,14 @@ def test_a_man_on_x(tmp_path: Path, formats: Sequence[str]) -> None:
     assert (tmp_path / "x.sample").read_text().splitlines()[2:] == ["0 man 0 1", "0 woman 0 2"]
 
 
+def test_other_bits_are_refused(tmp_path: Path) -> None:
+    layout = OutputLayout(["a"], np.array([2], np.uint8), ["##contig=<ID=20>"])
+    for bits in (0, 12, 32):
+        with pytest.raises(InputError, match=f"must be 8 or 16, got {bits}"):
+            BgenWriter(tmp_path / "o.bgen", layout, bits=bits)
+    assert not list(tmp_path.iterdir())
+
+
 def test_missing_and_haploid_calls_in_eight_bits(tmp_path: Path) -> None:
     """The bytes of a block, by the specification of BGEN 1.2."""
     sites = Sites("X", np.array([3_000_000]), ["A"], ["G"], ["rs1"])

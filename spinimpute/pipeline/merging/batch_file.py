@@ -10,9 +10,12 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
+import numpy as np
+
 from spinimpute.pipeline.chunk_file import (
     COMMAND_LINE,
     SAMPLES_LINE,
+    check_order,
     format_names,
     open_imputed,
     read_lines,
@@ -20,7 +23,7 @@ from spinimpute.pipeline.chunk_file import (
     scan_records,
 )
 from spinimpute.quality.stored_sums import SUMS
-from spinimpute.runtime.errors import InputError, argument
+from spinimpute.runtime.errors import InputError, argument, refuse_pipe
 from spinimpute.vcf.bgzf import BgzfReader
 from spinimpute.vcf.header import PIECE_BYTES, definition
 from spinimpute.vcf.raw_records import BcfRecords, RawRecords, RecordTable, SplitRecord, TextRecords
@@ -71,6 +74,7 @@ def read_batch(path: Path) -> Batch:
     def error(what: str) -> InputError:
         return InputError("content", f"batch {path}: {what}")
 
+    refuse_pipe(path, "batch")
     check_variant_file(path, "batch")
     with open_imputed(path, "batch", 1) as stream:
         start, lines = read_lines(path, "batch", stream)
@@ -110,6 +114,7 @@ class BatchStream:
         if lines[:-1] != batch.lines:
             raise InputError("content", f"batch {batch.path}: the file has changed while it was read")
         self.batch, self.table, self.row, self.n_read = batch, RecordTable(), 0, 0
+        self._last_position = 0
         record_class = BcfRecords if batch.is_bcf else TextRecords
         self._records: RawRecords = record_class(batch.chrom, batch.formats, len(batch.samples), batch.lines)
         self._stream, self._data, self._at = stream, start.rest, 0
@@ -130,7 +135,7 @@ class BatchStream:
     def fill(self) -> None:
         """Scan further records if there is none to take. At the end of the file there still is none.
 
-        Raises InputError if the file is truncated or a record is invalid.
+        Raises InputError if the file is truncated or not sorted, or if a record is invalid.
         """
         if self.n_scanned:
             return
@@ -144,6 +149,10 @@ class BatchStream:
             if not piece:
                 break
         self._data, self._at = data, 0
+        check_order(
+            file, self.batch.chrom, np.array([self._last_position, *self.table.position]), self.n_read
+        )
+        self._last_position = max([self._last_position, *self.table.position])
         if not self.n_scanned and data:
             number = self.n_read + 1
             raise InputError("damaged", f"{file}: the file is truncated: it ends within record {number}")
@@ -156,9 +165,16 @@ class BatchStream:
             )
 
     def take(self, n_records: int) -> list[SplitRecord]:
-        """Return the next records."""
+        """Return the next records. Raises InputError if their text is not valid UTF-8."""
         lengths = self.table.length[self.row : self.row + n_records]
         stop = self._at + sum(lengths)
-        records = self._records.split(self._data[self._at : stop], lengths)
+        try:
+            records = self._records.split(self._data[self._at : stop], lengths)
+        except UnicodeDecodeError as error:
+            raise InputError(
+                "content",
+                f"batch {self.batch.path}: the text of records {self.n_read + 1} to "
+                f"{self.n_read + n_records} is not valid UTF-8; impute it again, or copy it again",
+            ) from error
         self._at, self.row, self.n_read = stop, self.row + n_records, self.n_read + n_records
         return records

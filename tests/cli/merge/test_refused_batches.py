@@ -1,6 +1,7 @@
 """Batches that do not fit: one clear line, exit 2, and no output."""
 
 import gzip
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -85,6 +86,37 @@ def test_sites_that_one_batch_lacks_at_its_end(refused, made, changed):
     path = changed(r"^20\t3[89]\d\d\d\d\t(.*\n)*\Z", "")
     for batches in ((made / "0.vcf", path), (path, made / "0.vcf")):
         assert "do not have the same sites: they first differ at 20:38" in refused(*batches)
+
+
+def test_unsorted_batches(refused, made, tmp_path):
+    """The batches have the same sites, but the index of the output needs sorted ones."""
+    for at in (5, 1_500):
+        for name in "01":
+            lines = (made / f"{name}.vcf").read_text().splitlines(keepends=True)
+            row = next(number for number, line in enumerate(lines) if line[0] != "#") + at
+            lines[row : row + 2] = reversed(lines[row : row + 2])
+            (tmp_path / f"{name}.vcf").write_text("".join(lines))
+        message = refused(tmp_path / "0.vcf", tmp_path / "1.vcf")
+        assert f"0.vcf: the positions go backwards at record {at + 2}, 20:" in message
+
+
+def test_text_that_is_not_utf_8(refused, made, tmp_path):
+    text = re.sub(rb"^20\t692\t[^\t]*", b"20\t692\t\xff", (made / "1.vcf").read_bytes(), flags=re.MULTILINE)
+    (tmp_path / "1.vcf").write_bytes(text)
+    assert "1.vcf: the text of records 1 to " in refused(made / "0.vcf", tmp_path / "1.vcf")
+    data = gzip.decompress((made / "1.bcf").read_bytes())
+    at = data.index(b"//", data.index(b"#CHROM"))
+    data = data[:at] + b"\xff" + data[at + 1 :]
+    blocks = [compress_block(data[start : start + 0xFF00]) for start in range(0, len(data), 0xFF00)]
+    (tmp_path / "1.bcf").write_bytes(b"".join(blocks) + EOF_BLOCK)
+    message = refused(made / "0.bcf", tmp_path / "1.bcf", suffix=".bcf")
+    assert "is not valid UTF-8; impute it again" in message
+
+
+def test_pipe(refused, made, tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert f"batch {pipe}: it is not a regular file; copy it to one" in refused(made / "0.vcf", pipe)
 
 
 def test_formats(refused, made):
