@@ -63,6 +63,7 @@ def to_log(text: str) -> None:
 COMMAND_OF_CALL = {
     "build_panel": "'spinimpute panel build'",
     "build_inducing_panel": "'spinimpute panel build --inducing H --array FILE'",
+    "get_panel": "'spinimpute panel get'",
     "convert": "'spinimpute convert --vcf FILE --panel PANEL'",
     "phase": "'spinimpute phase'",
 }

@@ -384,7 +384,7 @@ def _open_or_build(
         raise InputError(
             "arguments",
             f"{path} is a panel file: its map, region, samples and phase were chosen when it was built. Give "
-            "--map, --region, --samples-file, --keep-phase and --keep-map with a VCF or BCF",
+            "--map, --region, --samples-file, --keep-phase and --keep-map when you build a panel",
         )
     return Panel.open(path)
 

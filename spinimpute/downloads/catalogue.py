@@ -64,13 +64,23 @@ def find_published(name: str) -> PublishedPanel:
 
 
 def panels_folder() -> Path:
-    """Return the folder of downloaded panels: $SPINIMPUTE_PANELS, or a folder for the user's data."""
+    """Return the folder of downloaded panels: $SPINIMPUTE_PANELS, or a folder for the user's data.
+
+    Raises InputError if there is neither.
+    """
     if chosen := os.environ.get(PANELS_VARIABLE):
         return Path(chosen)
-    if sys.platform == "darwin":
-        data = Path.home() / "Library" / "Application Support"
-    else:
-        data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    try:
+        if sys.platform == "darwin":
+            data = Path.home() / "Library" / "Application Support"
+        else:
+            data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+    except RuntimeError as error:  # in a container, a user may have no home
+        raise InputError(
+            "not-found",
+            "there is no home folder for downloaded panels. Set the environment variable "
+            f"{PANELS_VARIABLE} to a folder",
+        ) from error
     return data / "spinimpute" / "panels"
 
 

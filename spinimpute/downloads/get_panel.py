@@ -17,8 +17,9 @@ from spinimpute.downloads.catalogue import PublishedPanel, choose_chromosomes, f
 from spinimpute.downloads.map_archive import read_archived_map
 from spinimpute.downloads.transfer import check_url, download, partial_paths
 from spinimpute.genotypes.genetic_map import GeneticMap
+from spinimpute.panels.panel import Panel
 from spinimpute.pipeline.maps.build import build_panels
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, call
 from spinimpute.runtime.output_files import CannotWrite
 from spinimpute.runtime.partial_files import locked_folder
 from spinimpute.runtime.progress import Progress, announce, begin_stage
@@ -83,6 +84,7 @@ def get_panel(
     missing = [chrom for chrom in chosen if not files[chrom].exists()]
     for chrom in chosen:
         if chrom not in missing:
+            _check_existing(files[chrom])
             announce(f"{files[chrom]}: exists already")
     if not missing:
         return list(files.values())
@@ -104,6 +106,16 @@ def get_panel(
                 source.stop.set()
         source.remove_archive()
     return list(files.values())
+
+
+def _check_existing(path: Path) -> None:
+    """Raise InputError if an existing panel file is damaged or of another version."""
+    try:
+        Panel.open(path).close()
+    except InputError as error:
+        raise InputError(
+            error.code, f"{error}. Delete {path} and run {call('get_panel')} again to make it anew"
+        ) from error
 
 
 @contextmanager

@@ -24,7 +24,7 @@ class PanelWriter:
         self._container = ContainerWriter(file, KIND)
         self._n_haplotypes = n_haplotypes
         # rows and allele counts of the next block
-        self._stored, self._count_X = b"", np.empty(0, dtype=np.int64)
+        self._stored, self._count_X = bytearray(), np.empty(0, dtype=np.int64)
 
     def add_rows(self, stored: bytes, allele_count_X: np.ndarray) -> None:
         """Append rows encoded by `store_rows`, with their allele counts, integers (X,)."""
@@ -40,8 +40,9 @@ class PanelWriter:
 
         layout = RowLayout.of(self._count_X[:BLOCK_SITES], self._n_haplotypes)
         end = int(layout.start_X1[-1])
-        self._container.add_block(compress(encode_runs(self._stored[:end], layout)))
-        self._stored, self._count_X = self._stored[end:], self._count_X[BLOCK_SITES:]
+        self._container.add_block(compress(encode_runs(bytes(self._stored[:end]), layout)))
+        del self._stored[:end]
+        self._count_X = self._count_X[BLOCK_SITES:]
 
     def finish(self, table: dict[str, bytes], doubts: SiteDoubts, header: dict[str, Any]) -> None:
         """Write the site table (TABLE_SECTIONS), the doubts, the header and the preamble.

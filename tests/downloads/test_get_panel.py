@@ -124,6 +124,25 @@ def test_chromosomes_that_exist_are_skipped(client: Client) -> None:
     assert [name for name, _ in client.server.requests] == [ARCHIVE]
 
 
+def test_an_existing_file_that_cannot_be_read_is_refused(client: Client) -> None:
+    """Such as a panel file of an older version."""
+    client.get().ok()
+    path = client.out / "tiny.chr20.spin"
+    path.write_bytes(path.read_bytes()[:-100])
+    client.get().refused(f"Delete {path} and run 'spinimpute panel get' again")
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in (catalogue.PANELS_VARIABLE, "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", fails)
+    with pytest.raises(InputError, match=f"Set the environment variable {catalogue.PANELS_VARIABLE}"):
+        catalogue.panels_folder()
+
+
 def test_another_run_is_noticed(client: Client) -> None:
     (client.out / WORK_FOLDER).mkdir(parents=True)
     with locked_folder(client.out / WORK_FOLDER):
