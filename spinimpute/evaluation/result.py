@@ -58,7 +58,7 @@ class Evaluation:
 
     def __repr__(self) -> str:
         text = StringIO()
-        Console(file=text, width=100).print(summary_table(self))
+        Console(file=text, width=100, force_terminal=False, no_color=True).print(summary_table(self))
         return text.getvalue().rstrip("\n")
 
     def where(self) -> str:
