@@ -16,7 +16,7 @@ from spinimpute.nn.carrying import CarriedPoints, CompetingEncoder, LabelledChun
 from spinimpute.predictors.spin.decoder import HeadAttention, LabelDecoder, SiteInformation
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
-from spinimpute.predictors.spin.similarity import Columns, Keys
+from spinimpute.predictors.spin.similarity import Columns, HaplotypeSimilarity, Keys
 from spinimpute.training.episodes import EpisodeSettings
 
 OF_A_SITE, OF_A_BLOCK = 4, 32  # numbers that labels are embedded in
@@ -125,13 +125,14 @@ class ConstantStarts(GenotypeSPIN):
         start_BHX: Tensor,
         present_BH: Tensor,
         frequency_BC: Tensor,
+        similarity_class: type[HaplotypeSimilarity] = HaplotypeSimilarity,
     ) -> CarriedPoints:
         b, h, _ = start_BHX.shape
         start_HS = torch.sigmoid(self.start[:h])
         constant_BHX = torch.cat(
             [start_HS.expand(b, -1, -1), frequency_BC.unsqueeze(1).expand(-1, h, -1)], dim=-1
         )
-        return super().encode(columns, chunks, constant_BHX, present_BH, frequency_BC)
+        return super().encode(columns, chunks, constant_BHX, present_BH, frequency_BC, similarity_class)
 
 
 class TokensAlone(GenotypeSPIN):
@@ -144,8 +145,11 @@ class TokensAlone(GenotypeSPIN):
         start_BHX: Tensor,
         present_BH: Tensor,
         frequency_BC: Tensor,
+        similarity_class: type[HaplotypeSimilarity] = HaplotypeSimilarity,
     ) -> CarriedPoints:
-        return super().encode(columns, chunks, start_BHX, present_BH, torch.zeros_like(frequency_BC))
+        return super().encode(
+            columns, chunks, start_BHX, present_BH, torch.zeros_like(frequency_BC), similarity_class
+        )
 
 
 class ReadingEncoder(CompetingEncoder[Keys]):

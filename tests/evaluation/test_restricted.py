@@ -131,7 +131,9 @@ def test_invalid_samples(problem, samples, message):
 
 def test_an_open_panel(example_panel: spinimpute.Panel, example: Path, tmp_path: Path):
     truth, target = example / "truth.vcf.gz", example / "target.vcf.gz"
-    by_path = evaluate(truth, truth, example_panel.path, target)
-    same(evaluate(truth, truth, example_panel, target), by_path)
+    imputed = tmp_path / "imputed.vcf.gz"
+    imputed.write_bytes(truth.read_bytes())
+    by_path = evaluate(truth, imputed, example_panel.path, target)
+    same(evaluate(truth, imputed, example_panel, target), by_path)
     with pytest.raises(InputError, match="it is also read from"):
-        evaluate(truth, truth, example_panel, target, report=example_panel.path, force=True)
+        evaluate(truth, imputed, example_panel, target, report=example_panel.path, force=True)

@@ -286,7 +286,7 @@ def test_lists_of_reads(refused, bam, tmp_path):
     message = refused("none.bam' does not exist", "--bam-list", listed)
     assert "list.txt" in message
     listed.write_bytes(b"\xff\xfe\x00")
-    assert "list.txt" in refused("cannot be read", "--bam-list", listed)
+    assert "list.txt" in refused("it is not valid UTF-8", "--bam-list", listed)
     listed.write_text(f"# my reads\n#{bam}\n")
     assert "list.txt" in refused("there is no file in it", "--bam-list", listed)
     listed.write_text(f"{bam}\ta\tb\n")
