@@ -1,7 +1,7 @@
 """Speed of SPIN's engine on a GPU, and agreement with its results on the CPU, in one process.
 
 FOLDER contains NAME.spin, a prepared panel, NAME.bcf, phased targets, and NAME.truth.bcf, their true
-genotypes. Seconds are those of the engine: from typed alleles in memory to probabilities in memory. The
+genotypes. The engine is timed from typed alleles in memory to probabilities in memory. The
 first run of each size is not timed, because it compiles kernels.
 """
 
@@ -186,7 +186,7 @@ def report(machine: Machine, lines: list[Measured]) -> str:
         f"GPU: {machine.gpu}. {machine.processor}, {machine.cores} cores. Python "
         f"{machine.python}, {packages}.",
         markdown([head, *body]),
-        "Seconds are those of the engine, without reading, writing and loading. Differences are those of "
+        "The time of the engine does not include reading, writing and loading. The last two columns compare "
         "dosages on the GPU and on the CPU. r² is pooled over all sites that are not typed.",
     ]
     return "\n\n".join(parts) + "\n"

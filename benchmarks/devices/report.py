@@ -24,9 +24,9 @@ from benchmarks.imputation.tables import markdown, number, write_tsv
 PACKAGES = ("spinimpute", "torch", "numpy", "numba", "cyvcf2", "deflate", "scikit-learn")
 STAGE = "impute"  # of a run's stages, the one that computes
 NOTE = (
-    "Seconds are those of whole processes, start and imports of libraries included (which is most of what a "
-    "small set takes on a GPU); `impute` is their stage of that name. Of several runs the median counts. "
-    "Memory is the largest resident set; that of the GPU is what PyTorch has allocated there."
+    "The seconds include the start of the process and the imports, which take most of the time of a small "
+    "set on a GPU. `impute` is the stage of this name. With several runs, the table shows the median. "
+    "Memory is the largest resident set. GPU memory is what PyTorch allocated."
 )
 
 

@@ -149,7 +149,7 @@ class BgenWriter(OutputGroup):
         typed: np.ndarray,
         unphased: np.ndarray | None = None,
     ) -> None:
-        """Append r records; parameters and errors are those of `GenotypeWriter.write_block`.
+        """Append r records. `GenotypeWriter.write_block` describes the parameters and errors.
 
         BGEN cannot store `info`, `typed` and `unphased`. The caller never combines HDS with unphased calls.
         """

@@ -100,7 +100,7 @@ class PlinkWriter(OutputGroup):
         typed: np.ndarray,
         unphased: np.ndarray | None = None,
     ) -> None:
-        """Append r records; parameters and errors are those of `GenotypeWriter.write_block`."""
+        """Append r records. `GenotypeWriter.write_block` describes the parameters and errors."""
         if not len(sites):
             return
         names = self._plink_chromosomes(chrom, sites.position)

@@ -183,7 +183,7 @@ class SelectingWriter:
         typed: np.ndarray,
         unphased: np.ndarray | None = None,
     ) -> None:
-        """Select from r records; parameters and errors are those of `GenotypeWriter.write_block`."""
+        """Write some of r records. `GenotypeWriter.write_block` describes the parameters and errors."""
         typed = np.asarray(typed, bool)
         columns = info_columns(self._header, info, typed)
         if self._table is not None:

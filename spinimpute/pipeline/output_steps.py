@@ -58,9 +58,9 @@ def open_outputs(
 ) -> Iterator[OutputFiles]:
     """Yield the output files of a run. Each is written under a temporary name and renamed when complete.
 
-    `site_tables` are those of `get_site_tables`. `reports` are the reports and tables about the whole run,
-    which the caller renames later. Older ones are removed before the first output gets its name: a killed run
-    must not leave new genotypes next to an older report.
+    `site_tables` is the result of `get_site_tables`. `reports` lists the reports and tables about the whole
+    run, which the caller renames later. Older ones are removed before the first output gets its name: a
+    killed run must not leave new genotypes next to an older report.
 
     If an InputError ends the run, its message also lists the chromosomes whose files are complete.
     """
