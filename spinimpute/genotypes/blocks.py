@@ -18,6 +18,7 @@ import numpy as np
 
 MAX_TYPED = 10_000  # maximum number of gaps of a core, and of typed sites of a flank
 FAR_CM = 5.0  # distance that stands for "no typed site on this side"
+TIE = 1e-9  # added to a weight between two groups, so that rounding errors do not decide
 WEIGHT_WIDTHS = 24, 72  # numbers of central typed sites at which `initial_groups` looks for equal haplotypes
 MAX_COMPARED = 512  # maximum number of untyped sites of a block by which haplotypes are compared
 # Maximum number of sites compared, or predicted in training, before the first or after the last typed site
@@ -178,7 +179,7 @@ def initial_groups(typed_NS: np.ndarray, count: int, shape: BlockShape) -> np.nd
         _, cluster_R, _ = _patterns(patterns_RS[:, :width])
         weight_R *= np.bincount(cluster_R, shared_R)[cluster_R] ** -0.25
     middle_R = (np.cumsum(weight_R) - weight_R / 2) / weight_R.sum()
-    group_R = np.minimum((middle_R * count).astype(np.int64), count - 1)
+    group_R = np.minimum((middle_R * count + TIE).astype(np.int64), count - 1)
     return np.unique(group_R, return_inverse=True)[1][pattern_N]
 
 

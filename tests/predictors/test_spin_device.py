@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import spinimpute
@@ -40,6 +40,7 @@ BuildPanel = Callable[..., spinimpute.Panel]
     count=st.integers(1, 20),
     seed=st.integers(0, 999),
 )
+@example(n=8, core=1, flank=67, count=2, seed=115)  # a weight between two groups
 def test_groups_and_their_means_are_those_of_numpy(
     n: int, core: int, flank: int, count: int, seed: int
 ) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spinimpute.genotypes.blocks import WEIGHT_WIDTHS, BlockShape
+from spinimpute.genotypes.blocks import TIE, WEIGHT_WIDTHS, BlockShape
 from spinimpute.genotypes.kmers import kmer_numbers
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.panels.panel import Panel
@@ -307,7 +307,7 @@ def group_haplotypes(typed_BSN: Tensor, count: int) -> Tensor:
         weight_BN *= _run_lengths(boundaries[min(width, s)]).double() ** -0.25
     weight_BN = torch.where(differs_BN, weight_BN, 0)  # of the first haplotype of each pattern
     middle_BN = (weight_BN.cumsum(1) - weight_BN / 2) / weight_BN.sum(1, keepdim=True)
-    group_BN = (middle_BN * count).long().clamp(max=count - 1)
+    group_BN = (middle_BN * count + TIE).long().clamp(max=count - 1)
     pattern_BN = differs_BN.cumsum(1) - 1
     first_BN = torch.where(differs_BN, torch.arange(n, device=typed_BSN.device), 0).cummax(1).values
     group_BN = group_BN.gather(1, first_BN)
