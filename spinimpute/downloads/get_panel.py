@@ -7,9 +7,9 @@ most. They are in a hidden folder next to the panel files, which is removed at t
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -89,23 +89,22 @@ def get_panel(
     if not missing:
         return list(files.values())
     with _work_folder(folder) as work:
+        missing = [chrom for chrom in missing if not files[chrom].exists()]  # another run may have built some
         source = _Source(panel, url, maps, work, dict.fromkeys(missing, 0.0), progress)
-        with ThreadPoolExecutor(1) as pool:
-            try:
-                fetched = pool.submit(source.fetch, missing[0])
-                for number, chrom in enumerate(missing, 1):
-                    begin_stage(progress, f"downloading chromosome {chrom}")
-                    fetched.result()
-                    if number < len(missing):
-                        fetched = pool.submit(source.fetch, missing[number])
-                    begin_stage(progress, f"building chromosome {chrom}")
-                    source.build(chrom, files[chrom], threads)
-                    if report_built is not None:
-                        report_built(files[chrom])
-            finally:
-                source.stop.set()
-        source.remove_archive()
+        source.build_all({chrom: files[chrom] for chrom in missing}, threads, report_built)
     return list(files.values())
+
+
+@contextmanager
+def _work_folder(folder: Path) -> Iterator[Path]:
+    """Yield the folder for downloads, locked. It is removed at the end if it is empty."""
+    work = folder / WORK_FOLDER
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(locked_folder(work))
+        except OSError as error:
+            raise CannotWrite(work, error) from error
+        yield work
 
 
 def _check_existing(path: Path) -> None:
@@ -116,22 +115,6 @@ def _check_existing(path: Path) -> None:
         raise InputError(
             error.code, f"{error}. Delete {path} and run {call('get_panel')} again to make it anew"
         ) from error
-
-
-@contextmanager
-def _work_folder(folder: Path) -> Iterator[Path]:
-    """Yield the folder for downloads, locked. It is removed at the end if it is empty."""
-    work = folder / WORK_FOLDER
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CannotWrite(work, error) from error
-    with locked_folder(work):
-        try:
-            yield work
-        finally:
-            with suppress(OSError):
-                work.rmdir()
 
 
 @dataclass
@@ -161,12 +144,33 @@ class _Source:
         if self.progress is not None:
             self.progress(sum(self.done.values()) / (2 * len(self.done)))
 
+    def build_all(
+        self, files: Mapping[str, Path], threads: int, report_built: Callable[[Path], object] | None
+    ) -> None:
+        """Build the panel file of each chromosome. Meanwhile, download the next chromosome."""
+        with ThreadPoolExecutor(1) as pool:
+            try:
+                chroms = list(files)
+                fetched = [pool.submit(self.fetch, chrom) for chrom in chroms[:1]]
+                for number, (chrom, file) in enumerate(files.items(), 1):
+                    begin_stage(self.progress, f"downloading chromosome {chrom}")
+                    fetched.pop().result()
+                    fetched = [pool.submit(self.fetch, other) for other in chroms[number : number + 1]]
+                    begin_stage(self.progress, f"building chromosome {chrom}")
+                    self.build(chrom, file, threads)
+                    if report_built is not None:
+                        report_built(file)
+            finally:
+                self.stop.set()
+        self.remove_archive()
+
     def fetch(self, chrom: str) -> None:
         """Download the genetic map of a chromosome, its VCF and the index of the VCF."""
         archive, vcf, index = self._archive(), self._vcf(chrom), self._index(chrom)
-        download(f"{self.map_url}/{archive.name}", archive, MAX_SMALL_BYTES, stop=self.stop)
+        url = f"{self.map_url}/{archive.name}"
+        download(url, archive, MAX_SMALL_BYTES, stop=self.stop)
         try:
-            self.maps[chrom] = read_archived_map(archive, chrom, self.panel.build)
+            self.maps[chrom] = read_archived_map(archive, chrom, self.panel.build, url)
         except InputError:
             self.remove_archive()  # the next run downloads it again
             raise

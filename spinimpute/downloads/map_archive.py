@@ -25,39 +25,34 @@ _DAMAGED = (
 )  # of a damaged archive
 
 
-def read_archived_map(archive: Path, chrom: str, build: str) -> GeneticMap:
+def read_archived_map(archive: Path, chrom: str, build: str, url: str) -> GeneticMap:
     """Read the map of a chromosome.
 
     Maps of the pseudo-autosomal regions of X are joined with the map of the rest of X. Only the content of
-    the archive is used, never a path in it. Raises InputError if the archive is damaged, or has no map of
-    the chromosome.
+    the archive is used, never a path in it. `url` is the address of the archive, which messages name. Raises
+    InputError if the archive is damaged, or has no map of the chromosome.
     """
     name = f"plink.chr{chrom}.{build}.map"
     try:
         with zipfile.ZipFile(archive) as file:
             members = {PurePosixPath(member.filename).name: member for member in file.infolist()}
             if name not in members:
-                raise InputError("not-found", f"{archive}: the archive has no file {name}")
-            names = [f"plink.chr{chrom}{part}.{build}.map" for part in (_X_PARTS if is_x(chrom) else ("",))]
+                raise InputError("not-found", f"{url}: the archive has no file {name}")
+            wanted = [f"plink.chr{chrom}{part}.{build}.map" for part in (_X_PARTS if is_x(chrom) else ("",))]
+            found = [members[part] for part in wanted if part in members]
             rows, lines = _Rows(), list[str]()
-            for member in (members[part] for part in names if part in members):
+            for member in found:
                 if member.file_size > MAX_MAP_BYTES:
                     size = f"{member.file_size:,} bytes; a map has at most {MAX_MAP_BYTES:,}"
-                    raise InputError("damaged", f"{archive}: {member.filename} has {size}")
+                    raise InputError("damaged", f"{url}: {member.filename} has {size}")
                 with decompressed_text(file.open(member), member.compress_size) as text:
                     lines += rows.join(text, chrom)
     except UnicodeDecodeError as error:
-        raise InputError(
-            "content", f"{archive}: the genetic map of chromosome {chrom} is not text"
-        ) from error
+        raise InputError("content", f"{url}: the genetic map of chromosome {chrom} is not text") from error
     except _DAMAGED as error:
-        raise InputError("damaged", f"{archive}: the archive of genetic maps is damaged ({error})") from error
-    path = archive.with_name(name)
-    try:
-        path.write_text("".join(lines), encoding="utf-8")
-        return GeneticMap.read(path, chrom)
-    finally:
-        path.unlink(missing_ok=True)
+        raise InputError("damaged", f"{url}: the archive of genetic maps is damaged ({error})") from error
+    where = f"{url}: {', '.join(member.filename for member in found)}"
+    return GeneticMap.parse("".join(lines).encode(), chrom, file=where, name=name)
 
 
 class _Rows:

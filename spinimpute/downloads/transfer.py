@@ -190,6 +190,8 @@ def _attempt(
         with _open(urllib.request.Request(url, headers=headers)) as response:
             remote = _describe(url, response, max_bytes)
             if response.status == http.client.PARTIAL_CONTENT:
+                if "Range" not in headers:
+                    raise _AttemptFailed("the server sends a part of the file instead of the whole file")
                 same = known is not None and known.size == remote.size
                 same &= remote.validator in ("", headers.get("If-Range"))
                 if not same or _range_start(response) != n_bytes:

@@ -99,27 +99,35 @@ class GeneticMap:
             content = path.read_bytes()  # in one piece: the rows are read twice, and a pipe cannot be reread
         except OSError as error:
             raise InputError("read", f"{path}: cannot read the genetic map: {error.strerror}") from error
-        columns, first_row = _detect_format(path, next(_rows(path, content), None))
-        fail = _failure(path)
+        return cls.parse(content, chrom, file=str(path), name=path.name)
+
+    @classmethod
+    def parse(cls, content: bytes, chrom: str, *, file: str, name: str) -> "GeneticMap":
+        """Return the map of one chromosome from the content of a file. Raises InputError as `read` does.
+
+        `file` names the content in messages, and `name` in the description of the map.
+        """
+        columns, first_row = _detect_format(file, next(_rows(file, content), None))
+        fail = _failure(file)
         positions: list[int] = []
         cMs: list[float] = []
         other_chromosomes: dict[str, int] = {}
         file_names = {
             fields[columns.chrom]
-            for number, line in _rows(path, content)
+            for number, line in _rows(file, content)
             if number >= first_row and len(fields := line.split()) == columns.count
         }
         matching_names = chromosome_names(chrom, file_names)
-        for number, line in _rows(path, content):
+        for number, line in _rows(file, content):
             if number < first_row:
                 continue
             fields = line.split()
             if len(fields) != columns.count:
                 raise fail(number, f"{len(fields)} columns, but a {columns.name} map has {columns.count}")
             position, cM = _numbers(fields, columns, fail, number)
-            name = fields[columns.chrom]
-            if name not in matching_names:
-                other_chromosomes[name] = other_chromosomes.get(name, 0) + 1
+            row_chrom = fields[columns.chrom]
+            if row_chrom not in matching_names:
+                other_chromosomes[row_chrom] = other_chromosomes.get(row_chrom, 0) + 1
                 continue
             if positions and position <= positions[-1]:
                 raise fail(
@@ -133,24 +141,24 @@ class GeneticMap:
             names_found = ", ".join(list(other_chromosomes)[:10]) or "none"
             raise InputError(
                 "mismatch",
-                f"{path}: no row of chromosome {chrom}, only of {names_found}. Give the map of {chrom}",
+                f"{file}: no row of chromosome {chrom}, only of {names_found}. Give the map of {chrom}",
             )
         if len(positions) < 2:
-            raise InputError("content", f"{path}: chromosome {chrom} has one row, a map needs at least two")
+            raise InputError("content", f"{file}: chromosome {chrom} has one row, a map needs at least two")
         if cMs[-1] == cMs[0]:
             raise InputError(
                 "content",
-                f"{path}: every row of chromosome {chrom} has the genetic position {cMs[0]:g} cM. Give a "
+                f"{file}: every row of chromosome {chrom} has the genetic position {cMs[0]:g} cM. Give a "
                 "genetic map",
             )
         if cMs[-1] - cMs[0] > MAX_CM:
             raise InputError(
                 "mismatch",
-                f"{path}: chromosome {chrom} is {cMs[-1] - cMs[0]:g} cM long, more than any chromosome "
+                f"{file}: chromosome {chrom} is {cMs[-1] - cMs[0]:g} cM long, more than any chromosome "
                 f"({MAX_CM} cM). Give genetic positions in cM",
             )
-        _check_unit(path, chrom, positions[-1] - positions[0], cMs[-1] - cMs[0])
-        description = f"{path.name} ({columns.name}, chromosome {chrom}, {len(positions)} points)"
+        _check_unit(file, chrom, positions[-1] - positions[0], cMs[-1] - cMs[0])
+        description = f"{name} ({columns.name}, chromosome {chrom}, {len(positions)} points)"
         return cls(np.array(positions), np.array(cMs), chrom=chrom, description=description)
 
     @property
@@ -176,7 +184,7 @@ class GeneticMap:
         return inside + (before + after) * self._mean_rate
 
 
-def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
+def _check_unit(file: str, chrom: str, bases: int, cM: float) -> None:
     rate = cM / bases * 10**6
     if bases <= MIN_CHECKED_BASES or MIN_RATE <= rate <= MAX_RATE:
         return
@@ -186,7 +194,7 @@ def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
         else "If its genetic positions are 100 times too large, divide them by 100"
     )
     text = (
-        f"{path}: chromosome {chrom} is {cM:g} cM long by this map, {rate:.3g} cM/Mb; the human genome has "
+        f"{file}: chromosome {chrom} is {cM:g} cM long by this map, {rate:.3g} cM/Mb; the human genome has "
         f"about {DEFAULT_RATE:g}. {advice}"
     )
     if bases > MIN_REFUSED_BASES:
@@ -194,9 +202,9 @@ def _check_unit(path: Path, chrom: str, bases: int, cM: float) -> None:
     warnings.warn(text, stacklevel=5)
 
 
-def _failure(path: Path) -> Callable[[int, str], InputError]:
+def _failure(file: str) -> Callable[[int, str], InputError]:
     return lambda number, what: InputError(
-        "content", f"{path}, line {number}: {what}. Check the genetic map; {_FORMATS}"
+        "content", f"{file}, line {number}: {what}. Check the genetic map; {_FORMATS}"
     )
 
 
@@ -214,30 +222,30 @@ def _numbers(
     return int(fields[columns.position]), cM
 
 
-def _rows(path: Path, content: bytes) -> Iterator[tuple[int, str]]:
+def _rows(file: str, content: bytes) -> Iterator[tuple[int, str]]:
     """Yield each line that is not blank, with its line number."""
-    file: IO[bytes] | gzip.GzipFile = io.BytesIO(content)
+    stream: IO[bytes] | gzip.GzipFile = io.BytesIO(content)
     if content.startswith(GZIP_MAGIC):
-        file = gzip.GzipFile(fileobj=file)
+        stream = gzip.GzipFile(fileobj=stream)
     try:
-        with decompressed_text(file, len(content)) as text:
+        with decompressed_text(stream, len(content)) as text:
             for number, line in enumerate(text_lines(text), start=1):
                 if not line.isspace():
                     yield number, line
     except TooLong as error:
-        raise InputError("content", f"{path}: this is not a genetic map: {error}; {_FORMATS}") from error
+        raise InputError("content", f"{file}: this is not a genetic map: {error}; {_FORMATS}") from error
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
-            "damaged", f"{path}: the genetic map is damaged gzip ({error}). Copy it again"
+            "damaged", f"{file}: the genetic map is damaged gzip ({error}). Copy it again"
         ) from error
     except UnicodeDecodeError as error:
-        raise InputError("content", f"{path}: the genetic map is not text; {_FORMATS}") from error
+        raise InputError("content", f"{file}: the genetic map is not text; {_FORMATS}") from error
 
 
-def _detect_format(path: Path, first: tuple[int, str] | None) -> tuple[_Columns, int]:
+def _detect_format(file: str, first: tuple[int, str] | None) -> tuple[_Columns, int]:
     """Return the format of the map and the line number of its first row, judging by its first line."""
     if first is None:
-        raise InputError("content", f"{path}: the genetic map is empty; {_FORMATS}")
+        raise InputError("content", f"{file}: the genetic map is empty; {_FORMATS}")
     number, line = first
     fields = [field.lower() for field in line.split()]
     if fields == ["pos", "chr", "cm"]:
@@ -247,5 +255,5 @@ def _detect_format(path: Path, first: tuple[int, str] | None) -> tuple[_Columns,
     if len(fields) == 4 and fields[3].lstrip("-").isdecimal():
         return _PLINK, number
     raise InputError(
-        "content", f"{path}, line {number}: this is not a genetic map: {line.rstrip()[:60]!r}; {_FORMATS}"
+        "content", f"{file}, line {number}: this is not a genetic map: {line.rstrip()[:60]!r}; {_FORMATS}"
     )

@@ -21,6 +21,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.open_files import FOLDER_SUFFIX, SUFFIX, closed, opened
 
 TOKEN_BYTES = 4  # random bytes in a temporary name, written as twice as many hexadecimal digits
+_CREATE_ATTEMPTS = 20  # attempts to create a folder that other runs remove
 PATIENCE = 1.0  # maximum time in seconds to wait for another run's lock on a folder
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY  # flags to open a folder
 _own_folders: set[Path] = set()  # temporary folders that this process has locked
@@ -107,16 +108,47 @@ def temporary_folder_in(parent: Path, beginning: str) -> Iterator[Path]:
 
 @contextmanager
 def locked_folder(folder: Path) -> Iterator[None]:
-    """Lock a folder for the `with` block. Raises InputError if another run has locked it."""
-    descriptor = os.open(folder, _FOLDER)
+    """Create a folder if there is none, and lock it for the `with` block. At the end, remove it if empty.
+
+    Missing parent folders are created and removed in the same way. Raises InputError if another run has
+    locked the folder, and OSError if the folder cannot be created.
+    """
+    missing = [parent for parent in folder.parents if not parent.exists()]  # the innermost one first
     try:
-        if _lock(descriptor) is False:
-            raise InputError(
-                "write", f"cannot write to {folder}: another run is using it. Wait until it ends"
-            )
-        yield
+        descriptor = _create_locked(folder)
+        try:
+            yield
+        finally:
+            _remove_empty(folder)
+            os.close(descriptor)
     finally:
+        for parent in missing:
+            _remove_empty(parent)
+
+
+def _create_locked(folder: Path) -> int:
+    """Create a folder if there is none, and return the descriptor that holds its lock."""
+    for attempt in range(1, _CREATE_ATTEMPTS + 1):  # another run may remove the folder before we lock it
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(folder, _FOLDER)
+        except (FileNotFoundError, FileExistsError):
+            if attempt == _CREATE_ATTEMPTS:
+                raise
+            continue
+        is_locked = _lock(descriptor) is not False
+        with suppress(FileNotFoundError):
+            if is_locked and os.path.samestat(os.fstat(descriptor), folder.stat()):
+                return descriptor
         os.close(descriptor)
+        if not is_locked:
+            break
+    raise InputError("write", f"cannot write to {folder}: another run is using it. Wait until it ends")
+
+
+def _remove_empty(folder: Path) -> None:
+    with suppress(OSError):  # it is not empty
+        folder.rmdir()
 
 
 def flush(path: Path) -> None:

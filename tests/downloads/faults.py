@@ -196,5 +196,6 @@ DEFECTS: dict[str, tuple[Fault, str]] = {
     "no length": (no_length, "does not state the size"),
     "local file": (to_a_local_file, "the server answers 302 Found"),
     "wrong address": (to_nowhere, "does not answer"),
+    "range without cause": (wrong_range, "sends a part of the file instead of the whole file. Check"),
     "loop": (to_itself, "the server answers 302 Found"),
 }

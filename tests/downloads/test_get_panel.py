@@ -35,8 +35,11 @@ from tests.downloads.faults import truncated, unavailable
     [
         (b"no zip", "the archive of genetic maps is damaged"),
         ({"plink.chr2.GRCh37.map": map_text("2")}, "the archive has no file plink.chr20.GRCh37.map"),
-        ({MAP: "20 . 0 1 1\n"}, "this is not a genetic map"),
-        ({MAP: "20 . 0 5\n20 . x 9\n"}, "line 2: the genetic position 'x' is not a number"),
+        ({MAP: "20 . 0 1 1\n"}, f"/panels/{ARCHIVE}: {MAP}, line 1: this is not a genetic map"),
+        (
+            {f"a/{MAP}": "20 . 0 5\n20 . x 9\n"},
+            f"/{ARCHIVE}: a/{MAP}, line 2: the genetic position 'x' is not a number",
+        ),
         ({MAP: "20 . 0 5\n" * 2**22}, "37,748,736 bytes; a map has at most 33,554,432"),
     ],
     ids=["no zip", "no map", "no rows", "wrong row", "bomb"],
@@ -63,7 +66,7 @@ def test_damaged_archives_never_crash(files: Files, tmp_path: Path) -> None:
         damaged[rng.integers(len(damaged))] = rng.integers(256)
         path.write_bytes(damaged[: rng.integers(len(damaged)) if rng.random() < 0.3 else None])
         try:
-            read_archived_map(path, "20", "GRCh37")
+            read_archived_map(path, "20", "GRCh37", "the address")
         except InputError:
             refused += 1
         assert list(tmp_path.iterdir()) == [path]
@@ -79,7 +82,7 @@ def test_paths_in_archives_are_ignored_and_parts_of_x_are_joined(tmp_path: Path,
         f"a/plink.chr{chrom}_par1.GRCh38.map": "par1 . 1 10000\npar1 . 21 2700000\n",
     }
     archive = write_archive(tmp_path / ARCHIVE, maps)
-    genetic_map = read_archived_map(archive, chrom, "GRCh38")
+    genetic_map = read_archived_map(archive, chrom, "GRCh38", "the address")
     assert list(tmp_path.iterdir()) == [archive]
     cM = genetic_map.cM(np.array([10_000, 2_700_000, 3_000_000, 150_000_000, 155_800_000, 156_000_000]))
     if chrom == "X":
@@ -168,7 +171,7 @@ def test_no_server(client: Client) -> None:
         client.get().refused("127.0.0.1 does not answer", "Connection refused", "Check the connection").err
     )
     assert error.count("next attempt in") == transfer.ATTEMPTS_WITHOUT_ANSWER - 1
-    assert list(client.out.iterdir()) == []
+    assert not client.out.exists()
 
 
 def test_a_disk_that_is_full_during_the_download(

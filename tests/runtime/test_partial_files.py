@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import sys
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 
 from spinimpute.runtime import partial_files
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.partial_files import PartialFile, temporary_folder_in
+from spinimpute.runtime.partial_files import PartialFile, locked_folder, temporary_folder_in
 
 LIMIT = 300  # seconds
 
@@ -145,3 +147,45 @@ def test_of_two_that_start_together_one_writes(number, tmp_path):
         process.join()
     assert sorted(refused.get() for _ in processes) == [False, True, True]
     assert names(tmp_path) == ["o.txt"]
+
+
+def test_runs_that_lock_a_folder_at_the_same_time(tmp_path: Path) -> None:
+    """Each run has the folder alone or is refused, also if another run has just removed the folder."""
+    folder = tmp_path / "out" / "work"
+    outcomes: list[str] = []
+
+    def lock_often() -> None:
+        for _ in range(200):
+            try:
+                with locked_folder(folder):
+                    os.close(os.open(folder / "file", os.O_CREAT | os.O_EXCL))
+                    (folder / "file").unlink()
+                outcomes.append("locked")
+            except InputError as error:
+                outcomes.append("refused" if "another run is using it" in str(error) else str(error))
+            except OSError as error:
+                outcomes.append(str(error))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=lock_often) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert set(outcomes) == {"locked", "refused"}
+    assert not folder.exists()
+
+
+def test_only_new_and_empty_folders_are_removed(tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    with locked_folder(old / "a" / "b"):
+        assert (old / "a" / "b").is_dir()
+    assert list(old.iterdir()) == []
+    with locked_folder(old / "a" / "b"):
+        (old / "a" / "file").write_text("")
+    assert [path.name for path in old.rglob("*")] == ["a", "file"]
