@@ -31,6 +31,7 @@ from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 PANEL_LINE = "##spinimpute_panel="  # followed by the panel's checksum
 TARGET_LINE = "##spinimpute_target="  # followed by positions and checksums, such as 1000:0123abcd
 SAMPLES_LINE = "##spinimpute_samples="  # followed by the number of samples; only in files for `merge`
+RECORDS_LINE = "##spinimpute_records="  # followed by their number; in files for `merge` that are not chunks
 REGIONS_LINE = "##spinimpute_regions="  # followed by a count; a file with several regions is not a chunk
 
 _REGION = re.compile(
@@ -119,6 +120,7 @@ class Chunk:
 
     path: Path
     lines: list[str]  # header lines except those of the region and the target
+    region_at: int  # number of `lines` before the line of the region
     samples: list[str]
     formats: list[str]  # names of FORMAT fields
     region: Region
@@ -145,9 +147,15 @@ class Chunk:
             remove_options(options, line) if line.startswith(COMMAND_LINE) else line for line in self.lines
         ]
 
-    def output_start(self) -> bytes:
-        """Return `common_lines` as the bytes before the first record."""
-        text = ("\n".join(self.common_lines()) + "\n").encode()
+    def output_start(self, n_records: int) -> bytes:
+        """Return `common_lines` as the bytes before the first of `n_records` records.
+
+        If the chunk is for `merge`, the number of records replaces the line of the region.
+        """
+        lines = self.common_lines()
+        if any(line.startswith(SAMPLES_LINE) for line in lines):
+            lines.insert(self.region_at, f"{RECORDS_LINE}{n_records}")
+        text = ("\n".join(lines) + "\n").encode()
         return file_start(text) if self.is_bcf else text
 
     @contextmanager
@@ -277,6 +285,8 @@ def _parse_header(path: Path, start: FileStart, lines: list[str]) -> Chunk:
         )
     region = Region(match[1], int(match[2]), int(match[3]))
     targets = [line for line in lines if line.startswith(TARGET_LINE)]
+    region_at = lines.index(region_lines[0])
+    region_at -= sum(line in targets for line in lines[:region_at])
     lines = [line for line in lines if line not in (region_lines[0], *targets)]
     formats = format_names(path, "chunk", lines)
     samples = lines[-1].split("\t")[9:]
@@ -285,6 +295,7 @@ def _parse_header(path: Path, start: FileStart, lines: list[str]) -> Chunk:
     return Chunk(
         path=path,
         lines=lines,
+        region_at=region_at,
         samples=samples,
         formats=formats,
         region=region,
@@ -366,9 +377,12 @@ def check_order(file: str, chrom: str, position: np.ndarray, first: int) -> None
         )
 
 
-def remove_options(options: Sequence[str], command_line: str) -> str:
-    """Return a command line without these options and their values. An option may be repeated."""
-    words = _COMMAND_WORD.findall(command_line)
+def remove_options(options: Sequence[str], command_line: str, flags: Sequence[str] = ()) -> str:
+    """Return a command line without these options and their values, and without these flags.
+
+    An option may be repeated.
+    """
+    words = [word for word in _COMMAND_WORD.findall(command_line) if word not in flags]
     for option in options:
         while option in words:
             at = words.index(option)

@@ -182,11 +182,19 @@ def ligate(
         if (defined := definition(line)) and defined[0] == "contig"
     }
     writing_progress = None if progress is None else lambda fraction: progress((1 + fraction) / 2)
-    with IndexedFile(out, output_type, read[0].output_start(), contigs, threads) as writer:
+    start = read[0].output_start(_count_records(read, summary.joins))
+    with IndexedFile(out, output_type, start, contigs, threads) as writer:
         _write(read, summary, writer, threads, writing_progress)
     summary.span = str(Region(read[0].region.chrom, read[0].region.start, read[-1].region.end))
     summary.chunks, summary.samples = len(read), len(read[0].samples)
     return summary
+
+
+def _count_records(chunks: Sequence[Chunk], joins: Sequence[Join]) -> int:
+    """Return the number of records of the output."""
+    cuts = [join.cut() for join in joins]
+    starts, ends = [0, *(start for _, start in cuts)], [*(end for end, _ in cuts), len(chunks[-1])]
+    return sum(ends) - sum(starts)
 
 
 def _write(

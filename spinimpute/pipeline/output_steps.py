@@ -28,7 +28,7 @@ from spinimpute.panels.opening import (
     open_reference,
 )
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.pipeline.chunk_file import REGIONS_LINE, SAMPLES_LINE, region_line, target_line
+from spinimpute.pipeline.chunk_file import RECORDS_LINE, REGIONS_LINE, SAMPLES_LINE, region_line, target_line
 from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.pipeline.run_plan import (
     Chromosome,
@@ -178,11 +178,14 @@ class Step:
         """Return the header lines about regions.
 
         An output with one region gets `region_line`, and `target_line` if there are `target_parts`; it is a
-        chunk for `ligate`. With several regions, one line says how many. `target_parts` and `target_header`
-        are parameters of `target_line`, the others of `region_line`.
+        chunk for `ligate`. With several regions, one line says how many. Without one region, a file for
+        `merge` gets the number of its records. `target_parts` and `target_header` are parameters of
+        `target_line`, the others of `region_line`.
         """
         if self.n_regions != 1:
-            return [f"{REGIONS_LINE}{self.n_regions}"] if self.n_regions else []
+            lines = [f"{REGIONS_LINE}{self.n_regions}"] if self.n_regions else []
+            is_for_merge = self.files.output.mergeable and len(self.chromosomes) == 1
+            return [*lines, f"{RECORDS_LINE}{n_sites + (n_unmatched or 0)}"] if is_for_merge else lines
         region = Region(chrom, self.regions[0].start, self.regions[0].end)
         lines = [region_line(region, n_sites, n_unmatched, phased_here)]
         return [*lines, target_line(target_parts, target_header)] if target_parts else lines

@@ -14,6 +14,7 @@ import numpy as np
 
 from spinimpute.pipeline.chunk_file import (
     COMMAND_LINE,
+    RECORDS_LINE,
     SAMPLES_LINE,
     check_order,
     format_names,
@@ -38,7 +39,10 @@ FILE_OPTIONS = (
 )  # fmt: skip
 _MEMORY = 2**23  # bytes of records that are read at once from all batches together
 _MIN_PIECE = 2**16
-_SITES = re.compile(r"##spinimpute_region=\S+ sites=([0-9]{1,10})(?: unmatched=([0-9]{1,10}))?")
+_COUNT = re.compile(
+    r"##spinimpute_region=\S+ sites=([0-9]{1,10})(?: unmatched=([0-9]{1,10}))?"
+    rf"|{RECORDS_LINE}([0-9]{{1,10}})$"
+)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class Batch:
     formats: list[str]  # names of FORMAT fields
     chrom: str
     is_bcf: bool
+    n_records: int  # number of records according to the header
 
     def values(self, prefix: str) -> list[str]:
         """Return what follows this prefix in the header lines that start with it."""
@@ -60,12 +65,6 @@ class Batch:
     def options(self) -> list[str]:
         """The recorded command without the names of files and samples."""
         return [remove_options([*OWN_OPTIONS, *FILE_OPTIONS], line) for line in self.values(COMMAND_LINE)]
-
-    @property
-    def n_records(self) -> int | None:
-        """Number of records according to the header; None for files that are not chunks."""
-        counts = [match for match in map(_SITES.match, self.lines) if match]
-        return int(counts[0][1]) + int(counts[0][2] or 0) if counts else None
 
 
 def read_batch(path: Path) -> Batch:
@@ -93,7 +92,15 @@ def read_batch(path: Path) -> Batch:
             f"it is of {len(contigs)} chromosomes. Impute one file per chromosome ('{{chrom}}' in the name "
             "of the output), and merge the files of each chromosome"
         )
-    batch = Batch(path, lines, samples, format_names(path, "batch", lines), contigs[0], start.is_bcf)
+    counts = [match for match in map(_COUNT.match, lines) if match]
+    if len(counts) != 1:
+        raise error(
+            "its header does not say how many records it has: another program or an older version of "
+            "spinimpute wrote the header. Impute it again"
+        )
+    n_records = sum(int(count) for count in counts[0].groups() if count)
+    formats = format_names(path, "batch", lines)
+    batch = Batch(path, lines, samples, formats, contigs[0], start.is_bcf, n_records)
     if not samples:
         raise error("it has no samples. Leave it out")
     if batch.values(SAMPLES_LINE) != [str(len(samples))]:
@@ -157,7 +164,7 @@ class BatchStream:
             number = self.n_read + 1
             raise InputError("damaged", f"{file}: the file is truncated: it ends within record {number}")
         expected = self.batch.n_records
-        if not self.n_scanned and expected not in (None, self.n_read):
+        if not self.n_scanned and expected != self.n_read:
             raise InputError(
                 "damaged",
                 f"{file}: the file has {self.n_read} records, but its header says {expected}; impute it "

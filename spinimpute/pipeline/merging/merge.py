@@ -10,9 +10,9 @@ Axes: B batches, U sites, K sums of a site.
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -23,6 +23,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.selection import RecordFilter, SiteTableWriter, check_table_name, filtered_merge_error
 from spinimpute.pipeline.chunk_file import (
     COMMAND_LINE,
+    RECORDS_LINE,
     SAMPLES_LINE,
     TARGET_LINE,
     add_checksums,
@@ -142,7 +143,6 @@ def merge_samples(
     out = check_output(out, force, batches)
     output_type = choose_output_type(out, output_type)
     threads = choose_threads(threads)
-    _allow_open_files(len(batches) + _OTHER_FILES)
     read = [read_batch(Path(path)) for path in batches]
     check_batches(read, output_type)
     samples = [name for batch in read for name in batch.samples]
@@ -155,6 +155,7 @@ def merge_samples(
         IndexedFile(
             out, output_type, file_start(start) if output_type == "b" else start, header.contigs, threads
         ) as writer,
+        _more_open_files(len(batches) + _OTHER_FILES),
         ExitStack() as stack,
         ThreadPoolExecutor(threads, "read") as pool,
     ):
@@ -177,8 +178,9 @@ def merge_samples(
     return summary
 
 
-def _allow_open_files(count: int) -> None:
-    """Raise the limit of open files of this process to `count`. Raises InputError if it is not possible."""
+@contextmanager
+def _more_open_files(count: int) -> Iterator[None]:
+    """Let this process open `count` files in the `with` block. Raises InputError if it is not possible."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and count > soft:
         if hard != resource.RLIM_INFINITY and count > hard:
@@ -188,6 +190,10 @@ def _allow_open_files(count: int) -> None:
                 f"groups with {argument('mergeable', True)}, and then merge the results",
             )
         resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def _merged_lines(batches: Sequence[Batch], notes: Sequence[str], mergeable: bool) -> list[str]:
@@ -203,8 +209,9 @@ def _merged_lines(batches: Sequence[Batch], notes: Sequence[str], mergeable: boo
             n_samples = sum(len(batch.samples) for batch in batches)
             lines += [f"{SAMPLES_LINE}{n_samples}"] if mergeable else []
         elif line.startswith(COMMAND_LINE):
-            line = remove_options(OWN_OPTIONS, line)
-            lines.append(line if mergeable else line.replace(" --mergeable", ""))
+            lines.append(remove_options(OWN_OPTIONS, line, flags=[] if mergeable else ["--mergeable"]))
+        elif line.startswith(RECORDS_LINE):
+            lines += [line] if mergeable else []
         elif definition(line) in sums:
             continue
         elif line.startswith(TARGET_LINE):
@@ -262,8 +269,9 @@ def _write(
         [record.name for record in records[0]],
     )
     typed_BU = np.array([["TYPED" in record.info for record in rows] for rows in records])
-    sums_BKU = [_decode(SUMS, decode_sums, *batch) for batch in zip(streams, records, strict=True)]
+    sums_BKU = [_decode_sums(*batch) for batch in zip(streams, records, strict=True)]
     chosen_BU = np.array([(sums_KU[-1] & STRAND_CHOSEN) > 0 for sums_KU in sums_BKU])
+    _check_names(streams, records)
     _check_typed(streams, sites.position, typed_BU, "is typed in {} but not in {}")
     _check_typed(streams, sites.position, chosen_BU, "was switched to the other strand in {} but not in {}")
     columns = info_columns(header, _merged_info(streams, records, sums_BKU, header), typed_BU[0])
@@ -280,6 +288,19 @@ def _write(
     ref_length, length = (np.array(list(map(len, texts)), np.int64) for texts in (sites.ref, encoded))
     writer.append(chrom, sites.position, ref_length, length, b"".join(encoded))
     return len(kept)
+
+
+def _check_names(streams: Sequence[BatchStream], records: Sequence[Sequence[SplitRecord]]) -> None:
+    """Raise InputError if the ID of a record differs between batches."""
+    for other, rows in zip(streams[1:], records[1:], strict=True):
+        for one, another in zip(records[0], rows, strict=True):
+            if one.name != another.name:
+                raise InputError(
+                    "mismatch",
+                    f"the site {other.batch.chrom}:{one.position} has the ID {one.name} in "
+                    f"{streams[0].batch.path} and {another.name} in {other.batch.path}. Impute all batches "
+                    "from targets with the same IDs, and change IDs after you merge",
+                )
 
 
 def _check_typed(
@@ -312,6 +333,21 @@ def _decode(
             f"batch {stream.batch.path}: INFO/{key} of a record between {records[0].position} and "
             f"{records[-1].position} is damaged; impute it again, or copy it again",
         ) from error
+
+
+def _decode_sums(stream: BatchStream, records: Sequence[SplitRecord]) -> np.ndarray:
+    """Return the sums in INFO/SUMS of some records of a batch, int64 (K, U)."""
+    sums_KU = _decode(SUMS, decode_sums, stream, records)
+    n_samples = len(stream.batch.samples)
+    if (too_many_U := sums_KU[0] > 2 * n_samples).any():
+        u = int(np.argmax(too_many_U))
+        raise InputError(
+            "content",
+            f"batch {stream.batch.path}: INFO/{SUMS} at {stream.batch.chrom}:{records[u].position} is of "
+            f"{sums_KU[0, u]} haplotypes, but the file has {n_samples} samples. Another program has changed "
+            "the file: impute it again",
+        )
+    return sums_KU
 
 
 def _merged_info(

@@ -58,7 +58,10 @@ def changed(made: Path, tmp_path: Path) -> Callable[..., Path]:
         (r"^(##contig=<ID=)20", r"##contig=<ID=19>\n\g<1>20", "it is of 2 chromosomes"),
         (r"^##spinimpute_samples=1", "##spinimpute_samples=9", "INFO was computed is 9: another program has"),
         (r"^##spinimpute_samples=1\n", "", "INFO was computed is unknown: another program has changed it"),
-        (r"^(##spinimpute_panel)", r"##spinimpute_region=20:1-400000 sites=7\n\1", "differ in the region: "),
+        (r"^##spinimpute_records=", r"##spinimpute_region=20:1-400000 sites=", "differ in the region: "),
+        (r"^##spinimpute_records=.*\n", "", "its header does not say how many records it has"),
+        (r"^20\t692\t\S+", r"20\t692\trs1", "the site 20:692 has the ID sim:692"),
+        (r"SUMS=2/", "SUMS=3/", "INFO/SUMS at 20:259 is of 3 haplotypes, but the file has 1 samples"),
         (r"^(##spinimpute_panel)", r"##spinimpute_command=spinimpute impute --vcf a --window-cM 2\n\1",
          "differ in the options of their commands: "),
         (r"(#CHROM.*\t)target_\S+$", r"\1target_AFR_01", "both have a sample target_AFR_01. Leave one"),
@@ -84,6 +87,9 @@ def test_what_differs(refused, made, changed, pattern, replacement, message):
 
 def test_sites_that_one_batch_lacks_at_its_end(refused, made, changed):
     path = changed(r"^20\t3[89]\d\d\d\d\t(.*\n)*\Z", "")
+    text = path.read_text()
+    n_records = len(re.findall("^20", text, re.MULTILINE))
+    path.write_text(re.sub("(##spinimpute_records=).*", rf"\g<1>{n_records}", text))
     for batches in ((made / "0.vcf", path), (path, made / "0.vcf")):
         assert "do not have the same sites: they first differ at 20:38" in refused(*batches)
 
@@ -169,11 +175,10 @@ def test_truncated_within_a_record(refused, made, tmp_path):
     assert "the file is truncated: its last line has no newline" in refused(made / "0.vcf", cut)
 
 
-def test_chunks_that_end_between_records(impute, names, refused, tmp_path):
+@pytest.mark.parametrize("region", ["20:1-100000", None])
+def test_files_that_end_between_records(impute, names, refused, tmp_path, region):
     """Both files lack the same records; the header says how many there were."""
-    batches = [
-        impute(tmp_path / f"{g}.vcf", group, "20:1-100000") for g, group in enumerate((names[:3], names[3:]))
-    ]
+    batches = [impute(tmp_path / f"{g}.vcf", group, region) for g, group in enumerate((names[:3], names[3:]))]
     for batch in batches:
         text = batch.read_text()
         batch.write_text(text[: text[:-1].rindex("\n") + 1])
