@@ -79,7 +79,7 @@ def cache_folder() -> Path | None:
         cache = Path(base) / "spinimpute"
     else:
         cache = Path(os.path.expanduser("~/.cache/spinimpute"))
-    if _is_usable(cache / "kernels"):
+    if cache.is_absolute() and _is_usable(cache / "kernels"):  # relative: the user has no home folder
         return cache / "kernels"
     announce(
         "compiling the numeric kernels (about a minute) again in each run: nothing can be kept in "

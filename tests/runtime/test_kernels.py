@@ -145,3 +145,16 @@ def test_the_users_cache(monkeypatch, variables, expected):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert str(kernels.cache_folder.__wrapped__()) == f"{expected}/kernels"
+
+
+def test_a_user_without_a_home_folder(monkeypatch, tmp_path):
+    """The name of a home folder that is not known stays "~": no folder of this name is made."""
+    announced = []
+    monkeypatch.setattr(kernels, "announce", announced.append)
+    monkeypatch.setattr(kernels.os.path, "expanduser", lambda path: path)
+    monkeypatch.chdir(tmp_path)
+    for name in ("SPINIMPUTE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert kernels.cache_folder.__wrapped__() is None
+    assert "SPINIMPUTE_CACHE chooses another folder" in announced[0]
+    assert not list(tmp_path.iterdir())
