@@ -373,7 +373,7 @@ def _count_calls(part: MatchedTarget) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _write_table(path: Path, head: list[str], rows: Iterable[list[Any]]) -> None:
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter="\t", lineterminator="\n")
         writer.writerow(head)
         writer.writerows([printable(str(cell)) for cell in row] for row in rows)

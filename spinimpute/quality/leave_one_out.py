@@ -233,7 +233,7 @@ def write_table(path: Path, rows: Iterable[dict[str, Any]]) -> None:
 
     All rows must have the same keys. Raises OSError if the file cannot be written.
     """
-    with path.open("w", newline="") as file:
+    with path.open("w", encoding="utf-8", newline="") as file:
         writer = None
         for row in rows:
             if writer is None:

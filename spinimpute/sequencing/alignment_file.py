@@ -420,7 +420,7 @@ def _read_lengths(reference: Path) -> dict[str, int]:
     index = Path(f"{reference}.fai")
     advice = f"Write it: samtools faidx {reference}"
     try:
-        fields = [line.split("\t") for line in index.read_text().splitlines()]
+        fields = [line.split("\t") for line in index.read_text(encoding="utf-8").splitlines()]
         numbers = {name: tuple(map(int, places)) for name, *places in fields}
         for length, offset, line_bases, line_bytes in numbers.values():
             # htslib corrupts memory if a line has more bases than bytes

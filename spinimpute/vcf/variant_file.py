@@ -159,7 +159,8 @@ class VariantFile:
 
     def choose_samples(self, names: Sequence[str]) -> None:
         """Read only the genotypes of these samples, in file order. Call this before `records`."""
-        self._vcf.set_samples(list(names))
+        # cyvcf2 encodes text in the encoding of the locale, in which a name may have no bytes
+        self._vcf.set_samples(",".join(names).encode())
 
     def records(self, region: str | None = None) -> Iterator[Record]:
         """Iterate over the records in file order.

@@ -204,3 +204,27 @@ def test_a_command_starts_no_threads_for_every_core():
             environment["OPENBLAS_NUM_THREADS"] = given
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
         assert done.stdout.strip() == expected
+
+
+def test_tables_are_utf8_in_every_locale(script, panel, edited_target, tmp_path, monkeypatch):
+    name = "Jürgen 日本"
+    target = edited_target(lambda text: text.replace("target_AFR_02", name))
+    (tmp_path / "names").write_text(f"{name}\n", encoding="utf-8")
+    for variable, value in (("LC_ALL", "C"), ("PYTHONUTF8", "0"), ("PYTHONCOERCECLOCALE", "0")):
+        monkeypatch.setenv(variable, value)
+    script(
+        "check",
+        "--vcf",
+        target,
+        "--panel",
+        panel,
+        "-o",
+        tmp_path / "c.tsv",
+        "--samples-out",
+        tmp_path / "s.tsv",
+    ).ok()
+    assert f"\n{name}\t" in (tmp_path / "s.tsv").read_text(encoding="utf-8")
+    options = ("--samples-file", tmp_path / "names", "--loo", tmp_path / "loo")
+    script.impute(target, panel, tmp_path / "o.vcf", *options).ok()
+    assert f"\n{name}\t" in (tmp_path / "loo.samples.tsv").read_text(encoding="utf-8")
+    assert f"\tFORMAT\t{name}\n" in (tmp_path / "o.vcf").read_text(encoding="utf-8")
