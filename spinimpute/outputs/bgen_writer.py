@@ -38,6 +38,7 @@ large blocks. We measured blocks of 0.8, 6 and 61 kB."""
 _SMALL_BLOCK = 4_096  # bytes; smaller blocks are compressed by zlib, larger ones by libdeflate
 _ZLIB, _LAYOUT_2, _HAS_SAMPLES = 1, 2 << 2, 1 << 31
 _MISSING_FLAG = 0x80
+_MAX_TEXT_BYTES = 2**16 - 1
 _N_RECORDS_OFFSET = 8  # file offset of the number of records in bytes
 _BLOCK_START = struct.Struct("<IHBB")  # number of samples and alleles, least and largest ploidy
 _BATCH_BYTES = 4 * 2**20  # probability blocks to encode per step; limits the memory use
@@ -152,6 +153,7 @@ class BgenWriter(OutputGroup):
         """Append r records. `GenotypeWriter.write_block` describes the parameters and errors.
 
         BGEN cannot store `info`, `typed` and `unphased`. The caller never combines HDS with unphased calls.
+        IDs of more than 65,535 bytes, the maximum in BGEN, are cut at the end of a character.
         """
         if is_x(chrom) and self._haploid.any():
             self._sexes.update(zip(self._samples, self._haploid.tolist(), strict=True))
@@ -185,7 +187,8 @@ class BgenWriter(OutputGroup):
         index_rows: list[IndexRow] = []
         rows = zip(sites.id, sites.position.tolist(), sites.ref, sites.alt, blocks, strict=True)
         for name, position, ref, alt, block in rows:
-            encoded_name = _with_length(name or ".")
+            stored_name = _cut(name or ".")
+            encoded_name = _with_length(stored_name)
             record = b"".join(
                 (
                     encoded_name, encoded_name, encoded_chrom, struct.pack("<IH", position, 2),
@@ -194,7 +197,7 @@ class BgenWriter(OutputGroup):
                 )
             )  # fmt: skip
             records.append(record)
-            index_rows.append((chrom, position, name or ".", ref, alt, self._position, len(record)))
+            index_rows.append((chrom, position, stored_name, ref, alt, self._position, len(record)))
             self._position += len(record)
         with self.convert_errors():
             assert self._file is not None
@@ -234,5 +237,10 @@ def _compress(block_RB: np.ndarray) -> list[bytes]:
 
 def _with_length(text: str) -> bytes:
     """Encode a text as BGEN stores it: 2 bytes of length, then UTF-8."""
-    data = text.encode()[: 2**16 - 1]
+    data = _cut(text).encode()
     return struct.pack("<H", len(data)) + data
+
+
+def _cut(text: str) -> str:
+    """Return the start of a text that fits into the length of a text in BGEN. Most texts fit as a whole."""
+    return text.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")

@@ -123,8 +123,8 @@ def folder_of(module: str) -> Path | None:
 @cache
 def _announce_compilation() -> None:
     announce(
-        "compiling numeric kernels for the first time (up to a minute of processor time); later runs start "
-        "immediately"
+        "compiling numeric kernels that no run has used before (up to a minute of processor time); later "
+        "runs load them"
     )
 
 

@@ -287,5 +287,5 @@ def choose_output_type(path: Path, output_type: str | None, others: Sequence[str
     raise InputError(
         "argument",
         f"the name of {path} has no known format. It must end with {', '.join([*OUTPUT_TYPES, *others])}, or "
-        "give the output type (z, b or v)",
+        f"give {argument('output_type')} (z, b or v)",
     )

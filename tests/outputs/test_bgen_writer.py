@@ -218,3 +218,16 @@ def test_nothing_is_left_after_an_error(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), BgenWriter(tmp_path / "o.bgen", layout):
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ids_that_are_too_long_for_bgen_are_cut_in_the_file_and_in_the_index(tmp_path: Path) -> None:
+    """A character of several bytes is left out as a whole."""
+    sites = Sites("20", np.array([1, 2]), ["A"] * 2, ["C"] * 2, ["x" * 65_534 + "é" + "y" * 9, "z"])
+    layout = OutputLayout(["a"], np.array([2], np.uint8), ["##contig=<ID=20>"], formats=("GT", "DS"))
+    with BgenWriter(tmp_path / "o.bgen", layout) as writer:
+        writer.write_block("20", sites, np.zeros((2, 2), np.float32), {}, None, np.zeros(2, bool))
+    with bgen.BgenReader(tmp_path / "o.bgen") as reader:
+        assert [variant.rsid for variant in reader] == ["x" * 65_534, "z"]
+    with closing(sqlite3.connect(tmp_path / "o.bgen.bgi")) as index:
+        rows = index.execute("SELECT rsid FROM Variant ORDER BY position").fetchall()
+    assert rows == [("x" * 65_534,), ("z",)]

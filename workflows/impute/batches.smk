@@ -87,7 +87,7 @@ rule merge:
         "environment.yaml"
     threads: THREADS
     resources:
-        mem_mb=2000,
-        runtime=240,
+        mem_mb=lambda wildcards, attempt: 2000 * attempt,
+        runtime=lambda wildcards, attempt: 240 * attempt,
     shell:
         "spinimpute merge {input:q} --threads {threads} --out {output.vcf:q} --force 2> {log:q}"

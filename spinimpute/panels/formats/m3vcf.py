@@ -34,7 +34,7 @@ from spinimpute.panels.formats.text_lines import TextLines
 from spinimpute.panels.formats.text_panel import SiteList, TextPanelReader, choose_rows, quote_start
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.unpacking import GZIP_MAGIC
-from spinimpute.vcf.reader import HaplotypeBlock
+from spinimpute.vcf.reader import HaplotypeBlock, check_samples
 
 _FORMAT_LINE = re.compile(rb"##(?:sub)?fileformat=(?:M3VCF|MVCF|OPTM)(?:v(\d)[\d.]*)?\s*$", re.M)
 _START_BYTES = 2**9  # the format is in one of the first lines
@@ -94,6 +94,9 @@ class M3vcfReader(TextPanelReader):
             self._between = self._map_text(self._first_line).translate(None, _DIGITS)
             counts = self._count_haplotypes(columns)
             names, ploidy = (columns, counts) if pairs is None or max(counts) > 1 else pairs
+            if samples is not None:
+                self.samples = names
+                check_samples(self, samples)
             self._choose_samples(names, ploidy, samples)
 
     def _read_header(self) -> list[str]:

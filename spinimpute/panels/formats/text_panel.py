@@ -28,7 +28,7 @@ from spinimpute.genotypes.sites import (
 from spinimpute.panels.formats.text_lines import TextLines
 from spinimpute.panels.vcf_reading import SiteBatch, encode_batches
 from spinimpute.runtime.errors import Code, InputError, argument, repeated
-from spinimpute.vcf.reader import BLOCK_BYTES, HaplotypeBlock, check_samples
+from spinimpute.vcf.reader import BLOCK_BYTES, HaplotypeBlock
 
 
 class SiteList:
@@ -119,10 +119,7 @@ class TextPanelReader(ABC):
             raise self.error(f"two samples are named {duplicate}. Rename one of them")
 
     def _choose_samples(self, names: list[str], ploidy: Sequence[int], chosen: Sequence[str] | None) -> None:
-        """Set `samples` and `ploidy`, and find the haplotypes of the chosen samples."""
-        self.samples = names
-        if chosen is not None:
-            check_samples(self, chosen)
+        """Set `samples` and `ploidy`, and find the haplotypes of the chosen samples, which must exist."""
         first = dict(zip(names, np.cumsum([0, *ploidy]).tolist(), strict=False))
         count = dict(zip(names, ploidy, strict=True))
         self.samples = names if chosen is None else list(chosen)
