@@ -11,6 +11,7 @@ import spinimpute
 from spinimpute.genotypes.sites import match_sites
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.reader import read_haplotypes
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.writer import GenotypeWriter
 
 NEAREST, CORE, FLANK = 10, 8, 12  # haplotypes copied; typed sites of a window and on each of its sides
@@ -39,4 +40,4 @@ def nearest_haplotypes(panel: spinimpute.Panel, target_path: Path, out: Path) ->
     typed = np.zeros(panel.n_sites, dtype=bool)
     typed[match.panel_index] = True
     with GenotypeWriter(out, OutputLayout(target.samples, target.ploidy, [panel.contig_line])) as writer:
-        writer.write_block(panel.chrom, panel.sites, p_XQ, {}, None, typed)
+        writer.write_block(RecordBlock(panel.chrom, panel.sites, p_XQ, {}, None, typed))

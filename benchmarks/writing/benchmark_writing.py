@@ -16,6 +16,7 @@ import numpy as np
 
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.header import OutputLayout
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.writer import GenotypeWriter
 
 BLOCK = 2_000  # records per call of write_block
@@ -54,7 +55,9 @@ def time_writing(path: Path, dosage: np.ndarray, formats: list[str], threads: in
             sites = Sites("22", position[first : first + n], ["A"] * n, ["G"] * n, ["."] * n)
             frequency = block.mean(axis=1)
             writer.write_block(
-                "22", sites, block, {"AF": frequency, "R2": frequency}, None, np.zeros(n, dtype=bool)
+                RecordBlock(
+                    "22", sites, block, {"AF": frequency, "R2": frequency}, None, np.zeros(n, dtype=bool)
+                )
             )
     return time.perf_counter() - start
 

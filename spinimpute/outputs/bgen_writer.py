@@ -27,6 +27,7 @@ from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.kernels import kernel
 from spinimpute.runtime.output_files import OutputGroup
 from spinimpute.vcf.header import OutputLayout
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.record_fields import NumberCodes
 
 BITS = (8, 16)  # choices for the precision of a stored probability
@@ -140,30 +141,20 @@ class BgenWriter(OutputGroup):
             len(self._block_start) + n_samples + 2 + self._n_bytes * int(self._ploidy.sum(dtype=np.int64))
         )
 
-    def write_block(
-        self,
-        chrom: str,
-        sites: Sites,
-        hap_dosage: np.ndarray,
-        info: Mapping[str, np.ndarray | None],
-        haplotypes: np.ndarray | None,
-        typed: np.ndarray,
-        unphased: np.ndarray | None = None,
-    ) -> None:
-        """Append r records. `GenotypeWriter.write_block` describes the parameters and errors.
+    def write_block(self, block: RecordBlock) -> None:
+        """Append records. Raises the InputError of `GenotypeWriter.write_block`.
 
         BGEN cannot store `info`, `typed` and `unphased`. The caller never combines HDS with unphased calls.
         IDs of more than 65,535 bytes, the maximum in BGEN, are cut at the end of a character.
         """
-        if is_x(chrom) and self._haploid.any():
+        if is_x(block.chrom) and self._haploid.any():
             self._sexes.update(zip(self._samples, self._haploid.tolist(), strict=True))
         step = max(1, _BATCH_BYTES // self._block_bytes)
-        for start in range(0, len(sites), step):
-            rows = slice(start, start + step)
-            calls = None if haplotypes is None else haplotypes[rows]
-            blocks = self._compressed_blocks(np.asarray(hap_dosage[rows], np.float32), calls)
-            self._append(chrom, sites.take(rows), blocks)
-        self._n_records += len(sites)
+        for start in range(0, len(block), step):
+            part = block.take(slice(start, start + step))
+            encoded = self._compressed_blocks(np.asarray(part.hap_dosage, np.float32), part.haplotypes)
+            self._append(part.chrom, part.sites, encoded)
+        self._n_records += len(block)
 
     def _compressed_blocks(self, hap_dosage: np.ndarray, haplotypes: np.ndarray | None) -> list[bytes]:
         """Return the compressed probability block of each record."""

@@ -17,12 +17,12 @@ from typing import Any, TextIO
 import numpy as np
 
 from spinimpute.genotypes.builds import NON_PAR, infer_build, is_x, x_regions
-from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import OutputGroup
 from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import OutputLayout, make_header
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.record_fields import ALLELE_ABSENT, NumberCodes, SampleLayout, info_columns, info_texts
 
 MISSING = -9  # pgenlib's value for a missing genotype or dosage
@@ -90,21 +90,13 @@ class PlinkWriter(OutputGroup):
         self._ploidy = np.asarray(ploidy)
         self._layout = SampleLayout(self._ploidy, ("DS",) if self._has_dosages else ("GT",), self._codes)
 
-    def write_block(
-        self,
-        chrom: str,
-        sites: Sites,
-        hap_dosage: np.ndarray,
-        info: Mapping[str, np.ndarray | None],
-        haplotypes: np.ndarray | None,
-        typed: np.ndarray,
-        unphased: np.ndarray | None = None,
-    ) -> None:
-        """Append r records. `GenotypeWriter.write_block` describes the parameters and errors."""
-        if not len(sites):
+    def write_block(self, block: RecordBlock) -> None:
+        """Append records. Raises the InputError of `GenotypeWriter.write_block`."""
+        if not len(block):
             return
-        names = self._plink_chromosomes(chrom, sites.position)
-        texts = info_texts(info_columns(self._header, info, np.asarray(typed, bool)))
+        sites = block.sites
+        names = self._plink_chromosomes(block.chrom, sites.position)
+        texts = info_texts(info_columns(self._header, block.info, np.asarray(block.typed, bool)))
         ids = [name or "." for name in sites.id]
         rows = zip(names, sites.position.tolist(), ids, sites.ref, sites.alt, texts, strict=True)
         with self.convert_errors():
@@ -113,18 +105,16 @@ class PlinkWriter(OutputGroup):
                 f"{name}\t{position}\t{id_}\t{ref}\t{alt}\t.\tPASS\t{text}\n"
                 for name, position, id_, ref, alt, text in rows
             )
-            for start in range(0, len(sites), self._batch):
-                records = slice(start, start + self._batch)
+            for start in range(0, len(block), self._batch):
+                part = block.take(slice(start, start + self._batch))
                 fields = self._layout.fields(
-                    np.asarray(hap_dosage[records], np.float32),
-                    None if haplotypes is None else haplotypes[records],
-                    None if unphased is None else unphased[records],
+                    np.asarray(part.hap_dosage, np.float32), part.haplotypes, part.unphased
                 )
                 if self._has_dosages:
                     self._pgen.append_dosages_batch(self._dosages_of_two(fields.numbers["DS"][0]))
                 else:
                     self._append_genotypes(fields.alleles, fields.unphased)
-        self._n_written += len(sites)
+        self._n_written += len(block)
 
     def _dosages_of_two(self, codes: np.ndarray) -> np.ndarray:
         """Convert codes of DS to dosages, float32 (r, n), from 0 to 2 also for males on X."""

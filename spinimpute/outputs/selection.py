@@ -5,7 +5,7 @@ Axes: r records, n samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,7 @@ from spinimpute.runtime.output_files import CannotWrite, OutputGroup, check_writ
 from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.header import OutputHeader
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.record_fields import InfoColumns, info_columns
 from spinimpute.vcf.writer import GenotypeWriter
 
@@ -173,33 +174,16 @@ class SelectingWriter:
         """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
         self._writer.set_ploidy(ploidy)
 
-    def write_block(
-        self,
-        chrom: str,
-        sites: Sites,
-        hap_dosage: np.ndarray,
-        info: Mapping[str, np.ndarray | None],
-        haplotypes: np.ndarray | None,
-        typed: np.ndarray,
-        unphased: np.ndarray | None = None,
-    ) -> None:
-        """Write some of r records. `GenotypeWriter.write_block` describes the parameters and errors."""
-        typed = np.asarray(typed, bool)
-        columns = info_columns(self._header, info, typed)
+    def write_block(self, block: RecordBlock) -> None:
+        """Write those records that the filter keeps. Raises the errors of `GenotypeWriter.write_block`."""
+        typed = np.asarray(block.typed, bool)
+        columns = info_columns(self._header, block.info, typed)
         if self._table is not None:
-            self._table.append(chrom, sites, columns)
+            self._table.append(block.chrom, block.sites, columns)
         rows = np.flatnonzero(self._filter.keeps(columns, typed))
-        self.left_out += len(sites) - len(rows)
+        self.left_out += len(block) - len(rows)
         if len(rows):
-            self._writer.write_block(
-                chrom,
-                sites.take(rows),
-                hap_dosage[rows],
-                {key: None if values is None else np.asarray(values)[rows] for key, values in info.items()},
-                None if haplotypes is None else haplotypes[rows],
-                typed[rows],
-                None if unphased is None else unphased[rows],
-            )
+            self._writer.write_block(block.take(rows))
 
     def finish(self) -> None:
         """Write the end of each file. The files keep their temporary names until `close`."""

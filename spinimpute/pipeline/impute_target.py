@@ -31,6 +31,7 @@ from spinimpute.quality.site_quality import STRAND_CHOSEN, site_quality, site_su
 from spinimpute.quality.stored_sums import ER2_SUMS, SUMS, encode_call_sums, encode_sums
 from spinimpute.quality.summary import ImputationSummary, WindowCounts
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
+from spinimpute.vcf.record_block import RecordBlock
 
 if TYPE_CHECKING:
     from spinimpute.quality.report_data import ReportData
@@ -272,4 +273,4 @@ class WindowRecords:
             info[SUMS] = np.array(encode_sums(sums_KU), object)
             if self.call_sums_KT is not None:
                 info[ER2_SUMS] = np.array(encode_call_sums(call_sums_KU), object)
-        writer.write_block(panel.chrom, sites, p_UQ, info, alleles_UQ, typed)
+        writer.write_block(RecordBlock(panel.chrom, sites, p_UQ, info, alleles_UQ, typed))

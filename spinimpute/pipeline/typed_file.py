@@ -25,6 +25,7 @@ from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import check_outputs
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
+from spinimpute.vcf.record_block import RecordBlock
 
 
 def phase(
@@ -238,12 +239,14 @@ def _write_records(
     with summary.stage("write"):
         writer.set_ploidy(matched.target.ploidy)
         writer.write_block(
-            matched.panel.chrom,
-            matched.panel.sites.take(matched.match.panel_index),
-            np.where(alleles_TQ < 0, np.nan, alleles_TQ).astype(np.float32),
-            {},
-            alleles_TQ,
-            np.ones(len(alleles_TQ), bool),
-            unphased_TX,
+            RecordBlock(
+                matched.panel.chrom,
+                matched.panel.sites.take(matched.match.panel_index),
+                np.where(alleles_TQ < 0, np.nan, alleles_TQ).astype(np.float32),
+                {},
+                alleles_TQ,
+                np.ones(len(alleles_TQ), bool),
+                unphased_TX,
+            )
         )
     summary.written_sites += len(alleles_TQ)

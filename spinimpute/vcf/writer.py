@@ -16,7 +16,6 @@ from typing import BinaryIO
 
 import numpy as np
 
-from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import STANDARD, OutputGroup
 from spinimpute.runtime.partial_files import PartialFile
@@ -24,6 +23,7 @@ from spinimpute.vcf.bcf_encoder import BcfEncoder
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.header import FORMAT_LINES, OutputLayout, make_header
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, ContigRecords, encode_index
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.record_fields import MAX_DECIMALS, NumberCodes, SampleLayout, info_columns
 from spinimpute.vcf.text_encoder import VcfTextEncoder
 
@@ -166,29 +166,13 @@ class GenotypeWriter(IndexedFile):
         encoder = BcfEncoder if self._encodes_bcf else VcfTextEncoder
         self._encoder: BcfEncoder | VcfTextEncoder = encoder(self._header, self._layout)
 
-    def write_block(
-        self,
-        chrom: str,
-        sites: Sites,
-        hap_dosage: np.ndarray,
-        info: Mapping[str, np.ndarray | None],
-        haplotypes: np.ndarray | None,
-        typed: np.ndarray,
-        unphased: np.ndarray | None = None,
-    ) -> None:
-        """Append r records after all earlier records.
-
-        `hap_dosage`, float32 (r, n_haplotypes), is P(ALT) clipped to 0 to 1, or NaN if missing. `info` maps
-        INFO keys to numbers (r,), to bool (r,) for a flag, or to None; non-finite numbers are not written.
-        `haplotypes`, int8 (r, n_haplotypes), are the calls 0, 1 or -1 (missing). Without them, ALT is called
-        if P(ALT) >= 0.5. `typed`, bool (r,), marks sites that the target has. `unphased`, bool (r,
-        n_samples), marks calls to write with "/". The contig is `chrom`; `sites.chrom` is ignored.
+    def write_block(self, block: RecordBlock) -> None:
+        """Append records after all earlier records.
 
         Raises InputError if the file cannot be written, for example because the disk is full, and ValueError
         if the contig is unknown or the records are not sorted.
         """
-        hap_dosage = np.asarray(hap_dosage, dtype=np.float32)
-        typed = np.asarray(typed, dtype=bool)
+        chrom, position = block.chrom, block.sites.position
         if chrom not in self._header.contigs:
             raise ValueError(
                 f"no contig line was given for {chrom}, only for {', '.join(self._header.contigs)}"
@@ -196,27 +180,20 @@ class GenotypeWriter(IndexedFile):
         if chrom in self._records and chrom != next(reversed(self._records)):
             raise ValueError(f"the records of {chrom} are not consecutive")
         previous = self._last_position if chrom in self._records else 0
-        if (np.diff(sites.position, prepend=previous) < 0).any():
+        if (np.diff(position, prepend=previous) < 0).any():
             raise ValueError(f"the positions on {chrom} go backwards")
         step = max(1, _ENCODED_BYTES // self._encoder.bytes_per_record)
-        for start in range(0, len(sites), step):
-            records = slice(start, start + step)
-            block_sites = sites.take(records)
-            values = info_columns(
-                self._header,
-                {key: None if value is None else value[records] for key, value in info.items()},
-                typed[records],
-            )
+        for start in range(0, len(block), step):
+            part = block.take(slice(start, start + step))
+            values = info_columns(self._header, part.info, np.asarray(part.typed, bool))
             fields = self._layout.fields(
-                hap_dosage[records],
-                None if haplotypes is None else haplotypes[records],
-                None if unphased is None else unphased[records],
+                np.asarray(part.hap_dosage, np.float32), part.haplotypes, part.unphased
             )
-            encoded, lengths = self._encoder.encode(block_sites, chrom, values, fields)
-            ref_length = np.array([len(ref) for ref in block_sites.ref])
-            self.append(chrom, block_sites.position, ref_length, lengths, b"".join(encoded))
-        if len(sites):
-            self._last_position = int(sites.position[-1])
+            encoded, lengths = self._encoder.encode(part.sites, chrom, values, fields)
+            ref_length = np.array([len(ref) for ref in part.sites.ref])
+            self.append(chrom, part.sites.position, ref_length, lengths, b"".join(encoded))
+        if len(block):
+            self._last_position = int(position[-1])
 
 
 class _StandardOutput:

@@ -92,3 +92,20 @@ def edited_target(example: Path, tmp_path: Path) -> Callable[[Callable[[str], st
         return path
 
     return write
+
+
+@pytest.fixture
+def refused_by(run: Runner, tmp_path: Path) -> Callable[..., str]:
+    """refused_by(command, *arguments, suffix): the one line that a command prints, which leaves no file."""
+
+    def refuse(command: str, *arguments: object, suffix: str) -> str:
+        folder = tmp_path / "out"
+        folder.mkdir(exist_ok=True)
+        failed = run(command, *arguments, "--out", folder / f"o{suffix}", "--quiet").refused()
+        assert failed.out == ""
+        assert failed.err.startswith("spinimpute: error: ")
+        assert failed.err.count("\n") == 1
+        assert not list(folder.iterdir())
+        return failed.err
+
+    return refuse

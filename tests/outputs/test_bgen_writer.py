@@ -18,6 +18,7 @@ from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.header import OutputLayout
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.writer import GenotypeWriter
 
 bgen = pytest.importorskip("bgen")
@@ -41,9 +42,9 @@ def test_halves_and_what_is_nearly_certain_are_rounded_as_in_vcf(
         ["a"], np.array([2], np.uint8), ["##contig=<ID=20>"], formats=("GT", "HDS"), decimals=decimals
     )
     with BgenWriter(tmp_path / "o.bgen", layout, bits=bits) as writer:
-        writer.write_block("20", sites, dosage, {}, None, np.zeros(n, dtype=bool))
+        writer.write_block(RecordBlock("20", sites, dosage, {}, None, np.zeros(n, dtype=bool)))
     with GenotypeWriter(tmp_path / "o.vcf", layout) as plain:
-        plain.write_block("20", sites, dosage, {}, None, np.zeros(n, dtype=bool))
+        plain.write_block(RecordBlock("20", sites, dosage, {}, None, np.zeros(n, dtype=bool)))
     rows = [line for line in (tmp_path / "o.vcf").read_text().splitlines() if line[0] != "#"]
     expected = [float(row.split(":")[-1].split(",")[0]) for row in rows]
     with bgen.BgenReader(tmp_path / "o.bgen") as reader:
@@ -98,7 +99,7 @@ def test_a_man_on_x(tmp_path: Path, formats: Sequence[str]) -> None:
     p = np.array([[0.25, 0.125, 1.0], [0.5, np.nan, np.nan]], np.float32)
     layout = OutputLayout(["man", "woman"], np.array([1, 2]), ["##contig=<ID=X>"], (), formats)
     with BgenWriter(tmp_path / "x.bgen", layout, bits=16) as writer:
-        writer.write_block("X", sites, p, {}, None, np.zeros(2, bool))
+        writer.write_block(RecordBlock("X", sites, p, {}, None, np.zeros(2, bool)))
     with bgen.BgenReader(tmp_path / "x.bgen") as reader:
         first, second = list(reader)
         assert first.ploidy.tolist() == [1, 2]
@@ -121,7 +122,7 @@ def test_missing_and_haploid_calls_in_eight_bits(tmp_path: Path) -> None:
     p = np.array([[0.2, np.nan, 1.0, 0.4, 0.2]], np.float32)
     layout = OutputLayout(["man", "none", "woman"], np.array([1, 2, 2]), ["##contig=<ID=X>"], (), ("DS",))
     with BgenWriter(tmp_path / "x.bgen", layout) as writer:
-        writer.write_block("X", sites, p, {}, None, np.zeros(1, bool))
+        writer.write_block(RecordBlock("X", sites, p, {}, None, np.zeros(1, bool)))
     data = (tmp_path / "x.bgen").read_bytes()
     block = zlib.decompress(data[data.index(b"\x78\x9c") :])
     expected = struct.pack("<IHBB3BBB", 3, 2, 1, 2, 1, 2 | 0x80, 2, 0, 8)
@@ -143,7 +144,7 @@ def test_bytes_do_not_depend_on_threads_or_blocks(tmp_path: Path, n_samples: int
             for start in range(0, n, step):
                 rows = slice(start, start + step)
                 part = sites.take(rows)
-                writer.write_block("20", part, p[rows], {}, None, np.zeros(len(part), bool))
+                writer.write_block(RecordBlock("20", part, p[rows], {}, None, np.zeros(len(part), bool)))
         index = (tmp_path / f"{name}.bgen.bgi").read_bytes().replace(f"{name}.bgen".encode(), b"")
         contents.add(((tmp_path / f"{name}.bgen").read_bytes(), index))
     assert len(contents) == 1
@@ -225,7 +226,9 @@ def test_ids_that_are_too_long_for_bgen_are_cut_in_the_file_and_in_the_index(tmp
     sites = Sites("20", np.array([1, 2]), ["A"] * 2, ["C"] * 2, ["x" * 65_534 + "é" + "y" * 9, "z"])
     layout = OutputLayout(["a"], np.array([2], np.uint8), ["##contig=<ID=20>"], formats=("GT", "DS"))
     with BgenWriter(tmp_path / "o.bgen", layout) as writer:
-        writer.write_block("20", sites, np.zeros((2, 2), np.float32), {}, None, np.zeros(2, bool))
+        writer.write_block(
+            RecordBlock("20", sites, np.zeros((2, 2), np.float32), {}, None, np.zeros(2, bool))
+        )
     with bgen.BgenReader(tmp_path / "o.bgen") as reader:
         assert [variant.rsid for variant in reader] == ["x" * 65_534, "z"]
     with closing(sqlite3.connect(tmp_path / "o.bgen.bgi")) as index:

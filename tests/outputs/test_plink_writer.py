@@ -18,6 +18,7 @@ from spinimpute.pipeline.settings import RegionSettings, TargetSettings
 from spinimpute.pipeline.typed_file import convert
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.header import OutputLayout
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.writer import GenotypeWriter
 
 pgenlib = pytest.importorskip("pgenlib")
@@ -125,7 +126,9 @@ def test_what_is_missing_or_without_phase(tmp_path: Path) -> None:
         with PlinkWriter(path, layout, 2) as writer:
             for row in ([0], [1]):
                 these, typed = sites.take(np.array(row)), np.ones(1, bool)
-                writer.write_block("1", these, dosage[row], {}, alleles[row], typed, unphased[row])
+                writer.write_block(
+                    RecordBlock("1", these, dosage[row], {}, alleles[row], typed, unphased[row])
+                )
         assert dosages(path).tolist() == [[1, 2, -9], [1, 0, -9]]
     with pgenlib.PgenReader(bytes(tmp_path / "calls.pgen")) as reader:
         codes, phased = np.empty(6, np.int32), np.empty(3, np.uint8)
@@ -146,9 +149,9 @@ def test_chromosome_x(tmp_path: Path, part: str) -> None:
     contig = ["##contig=<ID=X,length=155270560>"]
     layout = OutputLayout(["man", "woman"], ploidy, contig)
     with PlinkWriter(tmp_path / "x.pgen", layout, 1) as writer:
-        writer.write_block("X", sites, dosage, {}, None, np.zeros(1, bool))
+        writer.write_block(RecordBlock("X", sites, dosage, {}, None, np.zeros(1, bool)))
     with GenotypeWriter(tmp_path / "x.vcf", layout) as other:
-        other.write_block("X", sites, dosage, {}, None, np.zeros(1, bool))
+        other.write_block(RecordBlock("X", sites, dosage, {}, None, np.zeros(1, bool)))
     assert lines_of(tmp_path / "x.pvar")[1][:2] == [part, str(position)]
     sexes = ["1", "2"] if part == "X" else ["NA", "NA"]
     assert [row[1] for row in lines_of(tmp_path / "x.psam")[1:]] == sexes

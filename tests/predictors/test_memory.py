@@ -38,6 +38,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import parse_size, resident_bytes, within_budget
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.reader import read_haplotypes
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.writer import GenotypeWriter
 from tests.conftest import NEEDS_PROC
 
@@ -66,7 +67,7 @@ def many(example: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     layout = OutputLayout(names, np.full(PEOPLE, 2), [few.contig_line], (), ("GT",))
     with GenotypeWriter(path, layout) as writer:
         writer.write_block(
-            "20", few.sites, alleles.astype(np.float32), {}, alleles, np.ones(len(alleles), bool)
+            RecordBlock("20", few.sites, alleles.astype(np.float32), {}, alleles, np.ones(len(alleles), bool))
         )
         writer.close()
     return path

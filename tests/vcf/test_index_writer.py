@@ -10,6 +10,7 @@ import pytest
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.header import OutputLayout
 from spinimpute.vcf.index_reader import check_index, read_index
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.writer import GenotypeWriter
 
 needs_bcftools = pytest.mark.skipif(shutil.which("bcftools") is None, reason="bcftools is not installed")
@@ -35,7 +36,7 @@ def indexed(request, tmp_path_factory):
         for chrom, n, longest in (("chr1", 3000, 2_900_000), ("2", 1500, 5_000_000)):
             sites = random_sites(chrom, n, longest, rng)
             dosage = rng.random((n, 4), dtype=np.float32)
-            writer.write_block(chrom, sites, dosage, {}, None, np.zeros(n, dtype=bool))
+            writer.write_block(RecordBlock(chrom, sites, dosage, {}, None, np.zeros(n, dtype=bool)))
             truth += [
                 (chrom, position, position + len(ref) - 1, name)
                 for position, ref, name in zip(sites.position.tolist(), sites.ref, sites.id, strict=True)
@@ -95,12 +96,14 @@ def test_tabix_lists_the_contigs_of_a_vcf(tmp_path):
     with GenotypeWriter(path, OutputLayout(["a"], np.array([1], np.uint8), CONTIGS)) as writer:
         for chrom in ("2", "chr1"):
             writer.write_block(
-                chrom,
-                random_sites(chrom, 10, 900, rng),
-                np.zeros((10, 1)),
-                {},
-                None,
-                np.zeros(10, dtype=bool),
+                RecordBlock(
+                    chrom,
+                    random_sites(chrom, 10, 900, rng),
+                    np.zeros((10, 1)),
+                    {},
+                    None,
+                    np.zeros(10, dtype=bool),
+                )
             )
     listed = subprocess.run(["tabix", "-l", path], check=True, capture_output=True, text=True).stdout.split()
     assert listed == ["2", "chr1"]
@@ -112,7 +115,7 @@ def test_a_vcf_of_a_contig_too_long_for_tbi_gets_a_csi_index(tmp_path, line):
     position = np.array([5, 2**29 - 1, 2**29, 2**29 + 1, 690_000_000])
     sites = Sites("1", position, ["A"] * 5, ["T"] * 5, [str(i) for i in range(5)])
     with GenotypeWriter(path, OutputLayout(["a"], np.array([2], np.uint8), [line])) as writer:
-        writer.write_block("1", sites, np.zeros((5, 2)), {}, None, np.zeros(5, dtype=bool))
+        writer.write_block(RecordBlock("1", sites, np.zeros((5, 2)), {}, None, np.zeros(5, dtype=bool)))
     assert {file.name for file in tmp_path.iterdir()} == {"x.vcf.gz", "x.vcf.gz.csi"}
     reader = cyvcf2.VCF(str(path))
     assert [record.ID for record in reader(f"1:{2**29}-{2**29 + 1}")] == ["2", "3"]
@@ -127,7 +130,9 @@ def test_a_contig_longer_than_any(tmp_path, suffix, length):
     path, line = tmp_path / f"x.{suffix}", f"##contig=<ID=20,length={length}>"
     sites = Sites("20", np.arange(60_000, 60_008), ["A"] * 8, ["C"] * 8, ["."] * 8)
     with GenotypeWriter(path, OutputLayout(["a"], np.array([2], np.uint8), [line])) as writer:
-        writer.write_block("20", sites, np.zeros((8, 2), np.float32), {}, None, np.zeros(8, dtype=bool))
+        writer.write_block(
+            RecordBlock("20", sites, np.zeros((8, 2), np.float32), {}, None, np.zeros(8, dtype=bool))
+        )
     check_index(path, "target")
     reader = cyvcf2.VCF(str(path))
     assert line in reader.raw_header

@@ -13,6 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.header import OutputLayout
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.writer import GenotypeWriter
 
 pytestmark = pytest.mark.slow
@@ -41,7 +42,7 @@ def write(path: Path, dosage: np.ndarray, decimals: int) -> Path:
     formats = ("GT", "DS", "HDS", "GP")
     layout = OutputLayout(["a", "b", "c"], PLOIDY, ["##contig=<ID=20>"], (), formats, (), decimals)
     with GenotypeWriter(path, layout) as writer:
-        writer.write_block("20", sites, dosage, {}, None, np.zeros(n, dtype=bool))
+        writer.write_block(RecordBlock("20", sites, dosage, {}, None, np.zeros(n, dtype=bool)))
     return path
 
 

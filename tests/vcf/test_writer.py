@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.header import OutputLayout
+from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.writer import GenotypeWriter
 
 pytestmark = pytest.mark.slow
@@ -60,12 +61,14 @@ def write(
     samples = options.pop("samples", [f"s{i}" for i in range(len(ploidy))])
     with GenotypeWriter(path, OutputLayout(samples, np.array(ploidy, np.uint8), **options)) as writer:
         writer.write_block(
-            "20",
-            make_sites(n) if sites is None else sites,
-            dosage,
-            info or {},
-            haplotypes,
-            np.zeros(n, dtype=bool) if typed is None else typed,
+            RecordBlock(
+                "20",
+                make_sites(n) if sites is None else sites,
+                dosage,
+                info or {},
+                haplotypes,
+                np.zeros(n, dtype=bool) if typed is None else typed,
+            )
         )
     return path
 
@@ -231,7 +234,9 @@ def test_bytes_depend_neither_on_threads_nor_on_blocks(tmp_path, cuts, threads, 
                 part = slice(start, stop)
                 info = {"AF": dosage[part, 0]}
                 writer.write_block(
-                    "20", sites.take(part), dosage[part], info, None, np.zeros(stop - start, bool)
+                    RecordBlock(
+                        "20", sites.take(part), dosage[part], info, None, np.zeros(stop - start, bool)
+                    )
                 )
         index = next(tmp_path.glob(f"{name}.{suffix}.*"))
         files.append((path.read_bytes(), index.read_bytes()))
@@ -334,7 +339,9 @@ def test_contigs_of_a_bcf_are_numbered_in_order_of_the_header(tmp_path):
     lines = [f"##contig=<ID={name}>" for name in ("chr2", "20", "chr1")]
     with GenotypeWriter(path, OutputLayout(["a"], np.array([1], np.uint8), lines)) as writer:
         for chrom in ("chr1", "chr2"):
-            writer.write_block(chrom, make_sites(3), np.zeros((3, 1)), {}, None, np.zeros(3, dtype=bool))
+            writer.write_block(
+                RecordBlock(chrom, make_sites(3), np.zeros((3, 1)), {}, None, np.zeros(3, dtype=bool))
+            )
     reader = cyvcf2.VCF(str(path))
     assert reader.seqnames == ["chr2", "20", "chr1"]
     assert [record.CHROM for record in reader] == ["chr1"] * 3 + ["chr2"] * 3
@@ -354,7 +361,9 @@ def test_a_failed_run_leaves_the_folder_as_it_was(tmp_path):
     path = tmp_path / "x.vcf.gz"
     path.write_bytes(b"old")
     with pytest.raises(RuntimeError, match="stop"), start(path) as writer:  # noqa: PT012
-        writer.write_block("20", make_sites(3), np.zeros((3, 3)), {}, None, np.zeros(3, dtype=bool))
+        writer.write_block(
+            RecordBlock("20", make_sites(3), np.zeros((3, 3)), {}, None, np.zeros(3, dtype=bool))
+        )
         raise RuntimeError("stop")
     assert [file.name for file in tmp_path.iterdir()] == ["x.vcf.gz"]
     assert path.read_bytes() == b"old"
@@ -372,7 +381,7 @@ def test_indices_of_an_earlier_file_are_replaced(tmp_path):
 def test_nothing_appears_before_the_end(tmp_path, suffix):
     path = tmp_path / f"x.{suffix}"
     writer = start(path)
-    writer.write_block("20", make_sites(3), np.zeros((3, 3)), {}, None, np.zeros(3, dtype=bool))
+    writer.write_block(RecordBlock("20", make_sites(3), np.zeros((3, 3)), {}, None, np.zeros(3, dtype=bool)))
     assert not path.exists()
     writer.close()
     writer.close()
@@ -430,12 +439,12 @@ def test_blocks_that_do_not_fit(tmp_path):
         (("20", sites.take(slice(None, None, -1)), dosage, {}, None, typed), "positions on 20 go backwards"),
     ):
         with pytest.raises(ValueError, match=message):
-            writer.write_block(*arguments)
-    writer.write_block("20", sites, dosage, {}, None, typed)
+            writer.write_block(RecordBlock(*arguments))
+    writer.write_block(RecordBlock("20", sites, dosage, {}, None, typed))
     with pytest.raises(ValueError, match="go backwards"):
-        writer.write_block("20", sites, dosage, {}, None, typed)
-    writer.write_block("21", sites, dosage, {}, None, typed)
+        writer.write_block(RecordBlock("20", sites, dosage, {}, None, typed))
+    writer.write_block(RecordBlock("21", sites, dosage, {}, None, typed))
     with pytest.raises(ValueError, match="not consecutive"):
-        writer.write_block("20", sites, dosage, {}, None, typed)
+        writer.write_block(RecordBlock("20", sites, dosage, {}, None, typed))
     writer.abandon()
     assert list(tmp_path.iterdir()) == []

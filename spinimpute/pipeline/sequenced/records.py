@@ -14,6 +14,7 @@ from spinimpute.pipeline.sequenced.intervals import SequencedInterval
 from spinimpute.quality.site_quality import site_quality, site_sums
 from spinimpute.quality.stored_sums import SUMS, encode_sums
 from spinimpute.quality.summary import SequencedSummary
+from spinimpute.vcf.record_block import RecordBlock
 
 MAX_GENOTYPES, MAX_SITES = 2**18, 8_192  # limits of one block of records
 
@@ -53,7 +54,9 @@ def write_records(
                     if write_sums:
                         info[SUMS] = np.array(encode_sums(sums_KS), object)
                     alleles_SQ = to_haplotype_columns(most_likely_alleles(p_S2X, haploid_X), haploid_X)
-                    writer.write_block(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
+                    writer.write_block(
+                        RecordBlock(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
+                    )
                 summary.written_sites += sites.n_sites
 
 

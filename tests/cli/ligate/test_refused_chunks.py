@@ -4,8 +4,8 @@ import gzip
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,8 +13,6 @@ import spinimpute
 from spinimpute.vcf.bgzf import EOF_BLOCK
 
 pytestmark = pytest.mark.slow
-
-Run = Callable[..., Any]
 
 NO_VALUE = "a value of a sample is not a genotype or a number"
 WRONG_VALUES = (
@@ -24,18 +22,8 @@ WRONG_VALUES = (
 
 
 @pytest.fixture
-def refused(run: Run, tmp_path: Path) -> Callable[..., str]:
-    def ligate(*arguments: object, suffix: str = ".vcf.gz") -> str:
-        folder = tmp_path / "out"
-        folder.mkdir(exist_ok=True)
-        failed = run("ligate", *arguments, "--out", folder / f"o{suffix}", "--quiet").refused()
-        assert failed.out == ""
-        assert failed.err.startswith("spinimpute: error: ")
-        assert failed.err.count("\n") == 1
-        assert not list(folder.iterdir())
-        return str(failed.err)
-
-    return ligate
+def refused(refused_by: Callable[..., str]) -> Callable[..., str]:
+    return partial(refused_by, "ligate", suffix=".vcf.gz")
 
 
 def test_truncated(refused, made, tmp_path, suffix):

@@ -4,30 +4,18 @@ import gzip
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import spinimpute
 from spinimpute.vcf.bgzf import EOF_BLOCK, compress_block
 
-Run = Callable[..., Any]
-
 
 @pytest.fixture
-def refused(run: Run, tmp_path: Path) -> Callable[..., str]:
-    def merge(*batches: object, suffix: str = ".vcf") -> str:
-        folder = tmp_path / "out"
-        folder.mkdir(exist_ok=True)
-        failed = run("merge", *batches, "--out", folder / f"o{suffix}", "--quiet").refused()
-        assert failed.out == ""
-        assert failed.err.startswith("spinimpute: error: ")
-        assert failed.err.count("\n") == 1
-        assert not list(folder.iterdir())
-        return str(failed.err)
-
-    return merge
+def refused(refused_by: Callable[..., str]) -> Callable[..., str]:
+    return partial(refused_by, "merge", suffix=".vcf")
 
 
 @pytest.fixture
