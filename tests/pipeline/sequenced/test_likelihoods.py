@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from spinimpute.pipeline.merging.merge import merge_samples
 from spinimpute.pipeline.sequenced.impute import impute_sequenced
 from spinimpute.pipeline.sequenced.inputs import SequencingSettings
-from spinimpute.pipeline.settings import RegionSettings
+from spinimpute.pipeline.settings import OutputSettings, RegionSettings
 from tests.pipeline.sequenced.outputs import correlation, phred_of_reads, read, without_header
 
 
@@ -98,3 +99,33 @@ def test_gl_and_gt_are_as_good(world, impute, tmp_path):
     found = read(impute(world, world.write_vcf(tmp_path / "gt.vcf", rows, form="GT")))
     assert correlation(found.DS, world.genotype_SX, world.frequency) > 0.9
     np.testing.assert_array_equal(found.GT.sum(axis=2)[::4], world.genotype_SX[::4])
+
+
+@pytest.mark.parametrize("region", [None, "first 100 sites", "two regions"])
+@pytest.mark.parametrize("name", ["world", "x_world"])
+def test_merged_batches_are_the_file_of_one_run(request, tmp_path, name, region):
+    world = request.getfixturevalue(name)
+    last = len(world.position) - 1
+    regions = {
+        "first 100 sites": [f"{world.chrom}:{world.position[0]}-{world.position[99]}"],
+        "two regions": [
+            f"{world.chrom}:{world.position[first]}-{world.position[stop]}"
+            for first, stop in ((0, 40), (90, last))
+        ],
+    }
+    settings = RegionSettings(regions.get(region))
+    phred_SX3 = phred_of_reads(np.random.default_rng(1), world.genotype_SX, 4.0)
+    groups = {"whole": range(6), "0": range(2), "1": range(2, 6)}
+    outs = {key: tmp_path / f"{key}.vcf" for key in groups}
+    for key, samples in groups.items():
+        names = [world.names[x] for x in samples]
+        gl = world.write_gl(tmp_path / "gl.vcf", phred_SX3[:, list(samples)], range(last + 1), names)
+        impute_sequenced(
+            outs[key],
+            world.panel,
+            SequencingSettings(gl),
+            region=settings,
+            output=OutputSettings(mergeable=True),
+        )
+    merge_samples([outs["0"], outs["1"]], tmp_path / "merged.vcf", mergeable=True)
+    assert (tmp_path / "merged.vcf").read_bytes() == outs["whole"].read_bytes()
