@@ -129,8 +129,8 @@ def merge_samples(
     Raises
     ------
     InputError
-        A file is damaged or not mergeable, files differ in panel, sites or options, two have a sample of the
-        same name, or, without `force`, `out` exists.
+        A file is damaged, lacks records or is not mergeable, files differ in panel, sites, IDs or options,
+        two have a sample of the same name, or, without `force`, `out` exists.
     """
     record_filter = RecordFilter(min_r2, min_maf)
     if mergeable and record_filter:
