@@ -239,7 +239,11 @@ def _open(path: Path) -> TextIO:
     if not zipped:
         return open_text(path, errors="replace")
     with zipfile.ZipFile(path) as archive:  # closing the archive does not close the file opened from it
-        files = [info for info in archive.infolist() if not info.is_dir()]
+        files = [
+            info
+            for info in archive.infolist()
+            if not info.is_dir() and not info.filename.startswith("__MACOSX/")  # macOS keeps attributes there
+        ]
         what = ""
         if len(files) != 1:
             what = f"holds {len(files)} files"

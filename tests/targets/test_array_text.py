@@ -90,6 +90,7 @@ def test_packed_files(form: str, tmp_path: Path) -> None:
     else:
         with zipfile.ZipFile(path, "w") as archive:
             archive.writestr("genome.txt", FORMS["23andMe"])
+            archive.writestr("__MACOSX/._genome.txt", "attributes")
     assert is_array_text(path)
     assert haplotypes(path).alleles.tolist() == [[0, 1], [1, 1], [-1, -1]]
     cut = tmp_path / "cut"
