@@ -93,7 +93,7 @@ def find_downloaded(panel: str) -> str:
     if os.path.lexists(panel) or os.sep in panel or panel not in published_panels():
         return panel
     folder = panels_folder() / panel
-    files = sorted(folder.glob("*.spin"))
+    files = sorted(folder.glob("[!.]*.spin"))
     if not files:
         raise InputError(
             "not-found",

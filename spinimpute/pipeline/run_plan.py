@@ -144,7 +144,12 @@ def list_panels(panel: PanelArgument) -> list[Panel]:
         if not isinstance(one, str | Path) or not Path(one).is_dir():
             listed.append(one)
             continue
-        files_in_folder = sorted(path for path in Path(one).iterdir() if path.suffix in PANEL_FILES)
+        files_in_folder = sorted(
+            path
+            for path in Path(one).iterdir()
+            if path.suffix in PANEL_FILES
+            and not path.name.startswith(".")  # macOS writes attributes to ._NAME
+        )
         if not files_in_folder:
             raise InputError(
                 "not-found", f"panel {one}: the folder contains no {' or '.join(PANEL_FILES)} file"

@@ -77,6 +77,14 @@ def test_other_words_in_braces_are_refused(run, example, panel, tmp_path, name):
     run.impute(example / "target.vcf.gz", panel, out).ok()
 
 
+def test_hidden_files_in_a_folder_of_panels_are_ignored(run, example, panel, tmp_path):
+    """macOS writes the attributes of panel.spin to ._panel.spin on some disks."""
+    (tmp_path / "panels").mkdir()
+    (tmp_path / "panels" / "20.spin").write_bytes(panel.read_bytes())
+    (tmp_path / "panels" / "._20.spin").write_bytes(b"attributes")
+    run.convert(example / "target.vcf.gz", tmp_path / "panels", tmp_path / "o.vcf").ok()
+
+
 def test_the_folder_that_is_missing_is_named(run, example, panel, tmp_path):
     """Folders that are there may be called anything."""
     (tmp_path / "{run}").mkdir()

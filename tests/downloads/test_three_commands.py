@@ -224,6 +224,7 @@ def test_a_file_of_a_panels_name_takes_precedence(panels, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     folder = panels / "1000g-30x"
     folder.mkdir(parents=True)
+    (folder / "._a.spin").touch()  # hidden
     for number, name in enumerate(("a.spin", "b.spin")):
         (folder / name).touch()
         assert catalogue.find_downloaded("1000g-30x") == str(folder if number else folder / "a.spin")
