@@ -10,6 +10,7 @@ import errno
 import gc
 import io
 import json
+import os
 import signal
 import sys
 import warnings
@@ -167,6 +168,9 @@ def _explain(error: InputError | OSError | MemoryError) -> str:
     if isinstance(error, OSError) and error.errno in NO_SPACE and error.filename is None:
         discard(sys.stdout)
         return f"cannot write standard output: {error.strerror}"
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        advice = ". Check the permissions of its folder" if isinstance(error, PermissionError) else ""
+        return f"{os.fsdecode(error.filename)}: {error.strerror}{advice}"
     return str(error)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spinimpute.genotypes.sites import LAST_POSITION, Region, is_position, plain_chromosome, same_chromosome
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.unpacking import ENCODING, gunzip
+from spinimpute.runtime.unpacking import ENCODING, gunzip, why_unreadable
 
 _BROWSER_LINES = ("track", "browser")
 _PLINK_BED = b"\x6c\x1b\x01"
@@ -112,7 +112,7 @@ def _text_of(path: Path, what: str) -> str:
     try:
         content = gunzip(path.read_bytes())  # in one piece, because a pipe can be read only once
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError("read", f"{what}: cannot be read ({error})") from error
+        raise InputError("read", f"{what}: {why_unreadable(error)}") from error
     if content.startswith(_PLINK_BED):
         raise InputError("content", f"{what}: this is a PLINK genotype file. Give a BED file of regions")
     try:

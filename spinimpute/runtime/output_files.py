@@ -76,6 +76,9 @@ def check_writable(path: Path) -> None:
         raise InputError(
             "write", f"cannot write {path}: there is no folder {path.parent}; create it or choose another one"
         )
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        number = errno.EROFS if os.statvfs(path.parent).f_flag & os.ST_RDONLY else errno.EACCES
+        raise CannotWrite(path, OSError(number, os.strerror(number)))
 
 
 def find_placeholders(out: str | Path) -> list[str]:

@@ -30,7 +30,7 @@ def why_unreadable(error: Exception) -> str:
     """Return why a text file cannot be read, for messages, and what to do if it is not valid UTF-8."""
     if isinstance(error, UnicodeDecodeError):
         return "it is not valid UTF-8. Save it as UTF-8 text"
-    return f"it cannot be read ({error})"
+    return f"it cannot be read ({getattr(error, 'strerror', None) or error})"
 
 
 def check_unpacked(

@@ -25,7 +25,7 @@ from spinimpute.genotypes.sites import (
     same_chromosome,
 )
 from spinimpute.runtime.errors import InputError, printable
-from spinimpute.runtime.unpacking import gunzip
+from spinimpute.runtime.unpacking import gunzip, why_unreadable
 
 _WANTED = (
     "Give the chain file from the target's build to the panel's, such as UCSC's hg19ToHg38.over.chain.gz"
@@ -48,7 +48,7 @@ class Lift:
         try:
             content = gunzip(self.path.read_bytes())
         except (OSError, EOFError, zlib.error) as error:
-            raise InputError("read", f"chain file {chain}: cannot be read ({error})") from error
+            raise InputError("read", f"chain file {chain}: {why_unreadable(error)}") from error
         try:
             self._lifter = LiftOver(io.BytesIO(content))
         except Exception as error:  # pyliftover has no exception class of its own

@@ -30,6 +30,7 @@ from spinimpute.genotypes.sites import (
 )
 from spinimpute.runtime.errors import Code, InputError, repeated
 from spinimpute.runtime.packages import explain_missing_packages
+from spinimpute.runtime.unpacking import why_unreadable
 from spinimpute.targets.array_text import NO_POSITION
 from spinimpute.targets.liftover import INDEL_ON_OTHER_STRAND, NOT_IN_CHAIN, Lift
 
@@ -151,7 +152,7 @@ def _samples(path: Path) -> tuple[list[str], dict[str, bool]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError("read", f"target {path}: cannot be read ({error})") from error
+        raise InputError("read", f"target {path}: {why_unreadable(error)}") from error
     columns = {"FID": 0, "IID": 1, "SEX": 4}
     rows: list[tuple[str, str, str]] = []
     for number, line in enumerate(lines, start=1):

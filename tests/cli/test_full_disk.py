@@ -88,6 +88,20 @@ def test_read_only(run, arguments, small_disk, command, name):
     assert f"cannot write {disk / name}: Read-only file system" in line
 
 
+@pytest.mark.parametrize("option", ["--report", "--multiqc", "--loo", "--sites"])
+def test_a_read_only_folder_is_noticed_before_the_target_is_read(
+    run, arguments, small_disk, tmp_path, option
+):
+    disk = small_disk(60).folder
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    name = {"--multiqc": "a_mqc.json", "--sites": "a.tsv.gz"}.get(option, "a")
+    given = list(arguments("impute"))
+    (tmp_path / "damaged.vcf").write_text("##fileformat=VCFv4.2\n")
+    given[given.index("--vcf") + 1] = tmp_path / "damaged.vcf"
+    done = run(*given, "--out", tmp_path / "o.vcf", option, disk / name).refused("Read-only file system")
+    assert f"cannot write {disk / name}" in done.err
+
+
 @pytest.mark.parametrize("command", ["impute", "ligate"])
 def test_room_for_all_but_the_index(run, arguments, small_disk, tmp_path, command):
     out = tmp_path / "o.vcf.gz"

@@ -178,6 +178,19 @@ def test_a_bug_of_ours_keeps_its_traceback(run, tmp_path):
         run.impute("t.vcf", "p.spin", tmp_path / "o.vcf")
 
 
+def test_the_reason_of_the_operating_system_is_reported(run, tmp_path):
+    for error, message in (
+        (
+            PermissionError(13, "Permission denied", "a/b"),
+            "a/b: Permission denied. Check the permissions of its folder",
+        ),
+        (OSError(5, "Input/output error", "a/b"), "a/b: Input/output error"),
+    ):
+        with mock.patch("spinimpute.pipeline.impute.impute", side_effect=error):
+            done = run.impute("t.vcf", "p.spin", tmp_path / "o.vcf")
+        assert (done.code, done.err) == (2, f"spinimpute: error: {message}\n")
+
+
 def test_a_closed_pipe_is_no_news(start, panel):
     process = start("panel", "info", panel)
     process.stdout.close()

@@ -16,7 +16,7 @@ from spinimpute.genotypes.sites import Sites
 from spinimpute.panels import container
 from spinimpute.runtime import unpacking
 from spinimpute.runtime.errors import InputError
-from spinimpute.runtime.unpacking import TooLong, gunzip, open_text, text_lines
+from spinimpute.runtime.unpacking import TooLong, gunzip, open_text, text_lines, why_unreadable
 from spinimpute.targets.array_sites import read_array
 from spinimpute.targets.array_text import is_array_text, read_array_text
 from spinimpute.targets.liftover import Lift
@@ -165,3 +165,18 @@ def test_a_small_file_with_a_huge_record(name, content, tmp_path, monkeypatch):
     monkeypatch.setattr(variant_file, "MAX_RECORD", 2**19)
     with pytest.raises(InputError, match=r"bytes unpack to a line or record of at least [0-9,]+ bytes"):
         VariantFile(path, "target")
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (PermissionError(13, "Permission denied", "a"), "it cannot be read (Permission denied)"),
+        (EOFError("cut"), "it cannot be read (cut)"),
+        (
+            UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"),
+            "it is not valid UTF-8. Save it as UTF-8 text",
+        ),
+    ],
+)
+def test_the_reason_has_no_error_numbers(error, reason):
+    assert why_unreadable(error) == reason
