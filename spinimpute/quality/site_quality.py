@@ -16,10 +16,13 @@ from spinimpute.runtime.kernels import kernel
 BITS = 20
 LOW = (1 << BITS) - 1
 ONE = 1 << BITS  # P(ALT) is rounded to units of 1 / ONE before it is summed
+ONE_32, UINT32 = np.float32(ONE), np.int64(0xFFFFFFFF)
 MAX_HAPLOTYPES = 2**22  # the sums of more haplotypes might need more than 64 bits
 MIN_DOSAGE = 0.0005  # a smaller P(minor allele) is written as 0, because dosages have three decimals
 
 _MIN_UNITS = int(np.ceil(MIN_DOSAGE * ONE))
+# minus the logarithm of 1 - p of small p, both in units of 1 / ONE
+LOGS = np.rint(-np.log((ONE - np.arange(1 << 12)) / ONE) * ONE).astype(np.int64)
 MAX_LOG = 16 * ONE  # larger logs are cut off: exp(-16) = 1e-7 does not change the third decimal of R2
 HAS_ALT, HAS_REF, STRAND_CHOSEN = 1, 2, 4  # bits of the last sum
 _N_SUMS = 11
@@ -27,48 +30,78 @@ _CONSTANT = 1e-12  # dosages whose variance is smaller, relative to their mean s
 
 
 @kernel()
+def _to_units(p_UQ, u, q_Q):  # type: ignore[no-untyped-def]
+    """Fill q_Q with P(ALT) of a site in units of 1 / ONE, 0 for NaN.
+
+    Return the number of known values, and the smallest of them.
+    """
+    n, smallest = 0, np.int32(ONE)
+    for i in range(len(q_Q)):
+        p = p_UQ[u, i]
+        known = not np.isnan(p)
+        share = min(max(p, np.float32(0)), np.float32(1)) if known else np.float32(0)
+        q = np.int32(np.rint(share * ONE_32))
+        q_Q[i] = q
+        n += known
+        smallest = min(smallest, q if known else np.int32(ONE))
+    return n, smallest
+
+
+@kernel()
+def _sum_powers(q_Q, u, sums_KU):  # type: ignore[no-untyped-def]
+    """Fill the sums of powers of a site. Return the largest value. A loop without branches is vectorised."""
+    first = second = high3 = low3 = high4 = middle4 = low4 = doubt = np.int64(0)
+    largest = np.int32(0)
+    for i in range(len(q_Q)):
+        # the compiler multiplies numbers that are known to have at most 32 bits faster
+        q = np.int64(q_Q[i]) & UINT32
+        square = q * q
+        high, low = (square >> BITS) & UINT32, square & LOW
+        first += q
+        second += square
+        high3 += q * high
+        low3 += q * low
+        high4 += high * high
+        middle4 += high * low
+        low4 += low * low
+        doubt += min(q_Q[i], np.int32(ONE) - q_Q[i])
+        largest = max(largest, q_Q[i])
+    middle4 = 2 * middle4 + (low4 >> BITS)
+    sums_KU[1, u], sums_KU[2, u], sums_KU[7, u] = first, second, doubt
+    sums_KU[3, u], sums_KU[4, u] = high3 + (low3 >> BITS), low3 & LOW
+    sums_KU[5, u] = high4 + (middle4 >> BITS)
+    sums_KU[6, u] = ((middle4 & LOW) << BITS) | (low4 & LOW)
+    return largest
+
+
+@kernel()
+def _sum_logs(q_Q):  # type: ignore[no-untyped-def]
+    """Return minus the logarithm of the probability that no haplotype has the allele, at most MAX_LOG."""
+    log = 0
+    for q in q_Q:
+        if q == ONE:
+            return MAX_LOG
+        log += LOGS[q] if q < len(LOGS) else int(np.rint(-np.log((ONE - q) / ONE) * ONE))
+    return min(log, MAX_LOG)
+
+
+@kernel()
 def _sum_haplotypes(p_UQ, sums_KU):  # type: ignore[no-untyped-def]
     """Fill sums_KU, see `site_sums`."""
+    q_Q = np.empty(p_UQ.shape[1], np.int32)
     for u in range(len(p_UQ)):
-        n = first = second = high3 = low3 = high4 = middle4 = low4 = doubt = largest = 0
-        smallest = ONE
-        for i in range(p_UQ.shape[1]):
-            p = p_UQ[u, i]
-            if not np.isnan(p):
-                q = int(np.rint(min(max(p, np.float32(0)), np.float32(1)) * np.float32(ONE)))
-                square = q * q
-                high, low = square >> BITS, square & LOW
-                n += 1
-                first += q
-                second += square
-                high3 += q * high
-                low3 += q * low
-                high4 += high * high
-                middle4 += 2 * high * low
-                low4 += low * low
-                doubt += min(q, ONE - q)
-                largest, smallest = max(largest, q), min(smallest, q)
-        middle4 += low4 >> BITS
-        sums_KU[0, u], sums_KU[1, u], sums_KU[2, u], sums_KU[7, u] = n, first, second, doubt
-        sums_KU[3, u], sums_KU[4, u] = high3 + (low3 >> BITS), low3 & LOW
-        sums_KU[5, u] = high4 + (middle4 >> BITS)
-        sums_KU[6, u] = ((middle4 & LOW) << BITS) | (low4 & LOW)
-        for side in range(2):
-            # the log is at least the sum of the probabilities
-            log = MAX_LOG if (first if side == 0 else n * ONE - first) >= MAX_LOG else 0
-            i = 0
-            while log < MAX_LOG and i < p_UQ.shape[1]:
-                p = p_UQ[u, i]
-                if not np.isnan(p):
-                    q = int(np.rint(p * np.float32(ONE)))
-                    other = ONE - q if side == 0 else q
-                    if other <= 0:
-                        log = MAX_LOG
-                    elif other < ONE:
-                        log += int(np.rint(-np.log(other / ONE) * ONE))
-                i += 1
-            sums_KU[8 + side, u] = min(log, MAX_LOG)
+        n, smallest = _to_units(p_UQ, u, q_Q)
+        largest = _sum_powers(q_Q, u, sums_KU)
+        sums_KU[0, u] = n
         sums_KU[10, u] = HAS_ALT * (largest >= _MIN_UNITS) + HAS_REF * (ONE - smallest >= _MIN_UNITS)
+        # each log is at least the sum of the probabilities
+        sums_KU[8, u] = sums_KU[9, u] = MAX_LOG
+        if sums_KU[1, u] < MAX_LOG:
+            sums_KU[8, u] = _sum_logs(q_Q)
+        if n * ONE - sums_KU[1, u] < MAX_LOG:
+            for i in range(len(q_Q)):
+                q_Q[i] = 0 if np.isnan(p_UQ[u, i]) else ONE - q_Q[i]
+            sums_KU[9, u] = _sum_logs(q_Q)
 
 
 def site_sums(p_UQ: np.ndarray) -> np.ndarray:

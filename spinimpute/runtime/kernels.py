@@ -8,6 +8,9 @@ Numba counts references to arrays with atomic instructions, which cost time in i
 several threads share an array. LLVM removes the counting from short kernels without calls. In inner loops we
 therefore (1) index whole arrays instead of slicing rows, (2) call only short kernels that call no others
 (`inline=True` removes a call), and (3) do not read an array for the last time inside of an `if`.
+
+An index that may be negative is checked at every access, and the loop is not vectorised. Loops that copy or
+gather therefore use indexes of type uint64, without mixing in signed numbers (their sum would be a float).
 """
 
 from __future__ import annotations
