@@ -197,8 +197,14 @@ class _Source:
             build_panels(vcf, out, self.maps.pop(chrom), command=command, threads=threads)
             keep = False
         except InputError as error:
-            keep = error.code not in ("damaged", "content", "mismatch")  # the next run downloads it again
-            raise
+            keep = error.code not in ("damaged", "content", "mismatch")
+            if keep:
+                raise
+            raise InputError(
+                error.code,
+                f"{self.url}/{vcf.name}: the downloaded file cannot be used: {error}. The download has been "
+                f"removed. Run {call('get_panel')} again, or try another mirror",
+            ) from error
         finally:
             if not keep:
                 _remove_downloads(vcf, self._index(chrom))

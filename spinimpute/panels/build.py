@@ -111,7 +111,9 @@ def _write_panel(file: BinaryIO, reader: AnyBatchReader, job: BuildJob) -> None:
         if chosen_map is None or writer is None:  # the first batch shows chromosome and ploidy
             chrom = batch.sites.chrom
             if not is_chromosome(chrom):
-                what = "has a space" if is_line(chrom) else "is not a line of text"
+                what = (
+                    "is not a line of text" if not is_line(chrom) else "has a space" if chrom else "is empty"
+                )
                 raise InputError("content", f"panel {haplotypes}: chromosome {chrom!r} {what}; rename it")
             chosen_map = choose_map(job.genetic_map, chrom)
             writer = PanelWriter(file, int(reader.ploidy.sum()))

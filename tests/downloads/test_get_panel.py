@@ -111,7 +111,10 @@ def test_a_damaged_vcf_is_downloaded_again(client: Client, monkeypatch: pytest.M
     listed = catalogue.CATALOGUE
     listed.write_text(listed.read_text().partition("[tiny.md5]")[0])
     client.server.faults[VCF] = [truncated]
-    client.get().refused(VCF)
+    client.get().refused(
+        f"{client.server.url}/{VCF}: the downloaded file cannot be used",
+        "Run 'spinimpute panel get' again, or try another mirror",
+    )
     assert client.left() == [ARCHIVE]
     client.get().ok()
     client.check()

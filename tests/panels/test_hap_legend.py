@@ -75,7 +75,8 @@ def test_other_separators_and_line_ends(small: Path, tmp_path: Path) -> None:
     for number, path in enumerate((files.hap, files.legend, files.sample)):
         lines = Path(path).read_text().splitlines()
         lines[3::2] = [line.replace(" ", "  " if number else "\t") + " " for line in lines[3::2]]
-        Path(path).write_text("".join(f"{line}\r\n" for line in lines))
+        # as programs on Windows write text, with a byte-order mark
+        Path(path).write_text("".join(f"{line}\r\n" for line in lines), encoding="utf-8-sig")
     assert_equal(files, small)
 
 

@@ -6,6 +6,7 @@ import gzip
 import io
 import os
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,8 @@ class TextLines:
         if not line:
             return line
         self.number += 1
+        if self.number == 1:
+            line = line.removeprefix(BOM_UTF8)
         if not line.endswith(b"\n"):
             if len(line) > self.max_bytes:
                 raise self.error(f"the line is longer than {self.max_bytes:,} bytes", "damaged")
