@@ -258,9 +258,7 @@ def _describe(url: str, response: http.client.HTTPResponse, max_bytes: int) -> _
     found = _RANGE.fullmatch(response.headers.get("Content-Range") or "")
     text = found[2] if found else response.headers.get("Content-Length") or ""
     if not (text.isascii() and text.isdecimal()):
-        raise InputError(
-            "content", f"{url}: the server does not state the size of the file. Use another mirror"
-        )
+        raise _AttemptFailed("the server does not state the size of the file")  # or its header was cut
     size = int(text[:19])
     if not 0 < size <= max_bytes:
         raise InputError("content", f"{url}: the file has {size:,} bytes; 1 to {max_bytes:,} are expected")

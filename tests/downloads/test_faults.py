@@ -6,7 +6,7 @@ import pytest
 from spinimpute.downloads import transfer
 from spinimpute.downloads.get_panel import WORK_FOLDER
 from tests.downloads.conftest import ARCHIVE, VCF, Client
-from tests.downloads.faults import DEFECTS, FAULTS, cut, hang, no_length, other_version, unavailable
+from tests.downloads.faults import DEFECTS, FAULTS, cut, hang, other_version, unavailable
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -85,9 +85,3 @@ def test_what_cannot_be_downloaded_is_explained(client: Client, name: str) -> No
     del client.server.faults[VCF]
     client.get().ok()
     client.check()
-
-
-def test_a_server_without_sizes_is_asked_once(client: Client) -> None:
-    client.server.faults[VCF] = [no_length] * 30
-    client.get().refused("does not state the size of the file. Use another mirror")
-    assert len(client.ranges()) == 1
