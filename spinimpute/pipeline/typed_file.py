@@ -130,7 +130,9 @@ def convert(
         As in `impute`.
     """
     job = _TypedFileJob(vcf, out, panel, genetic_map, target, output, choose_threads(None), force)
-    return job.run(lambda one, *_: _typed_calls(one), None)
+    summary = job.run(lambda one, *_: _typed_calls(one), None)
+    summary.missing_calls = 0  # unlike in `impute` and `phase`, missing calls are not imputed
+    return summary
 
 
 # returns alleles (T, Q) and unphased genotypes (T, X) to write, like `_typed_calls`

@@ -61,7 +61,7 @@ def check_called(vcf: str | Path, chrom: str, samples: Sequence[str], called_X: 
     rest = f" and {len(uncalled) - 5} more" if len(uncalled) > 5 else ""
     return [
         f"{len(uncalled)} of {len(samples)} samples have no call at any panel site of {chrom} "
-        f"({', '.join(uncalled[:5])}{rest}): they are imputed from allele frequencies only"
+        f"({', '.join(uncalled[:5])}{rest}): they can be imputed from allele frequencies only"
     ]
 
 

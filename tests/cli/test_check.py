@@ -234,3 +234,16 @@ def test_refusals_leave_no_table(run, panel, tmp_path):
 )
 def test_build_by_length(line, chrom, build):
     assert infer_build(line, chrom) == build
+
+
+def test_converting_does_not_claim_to_impute(run, panel, edited_target, tmp_path):
+    """A sample has no call at all."""
+
+    def clear(text: str) -> str:
+        lines = [line.split("\t") for line in text.splitlines()]
+        return "".join("\t".join([*line[:-1], "./."] if line[0] == "20" else line) + "\n" for line in lines)
+
+    target, said = edited_target(clear), "can be imputed from allele frequencies only"
+    done = run.convert(target, panel, tmp_path / "o.vcf").ok(said)
+    assert "were imputed" not in done.err
+    run.phase(target, panel, tmp_path / "p.vcf").ok(said, "246 missing typed calls were imputed")
