@@ -1,6 +1,7 @@
 """Reading through an index gives all records, or the file is refused: damage, indexes of other files, and
 records that an index does not find."""
 
+import base64
 import gzip
 import os
 import shutil
@@ -27,10 +28,15 @@ pytestmark = pytest.mark.slow
 
 MAP = GeneticMap.constant(1.3)
 NAMES = [f"s{i}" for i in range(4)]
-HEADER = '##fileformat=VCFv4.2\n{}##FORMAT=<ID=GT,Number=1,Type=String,Description="x">\n'
+HEADER = (
+    "##fileformat=VCFv4.2\n{}"
+    '##INFO=<ID=X,Number=1,Type=String,Description="x">\n'
+    '##FORMAT=<ID=GT,Number=1,Type=String,Description="x">\n'
+)
 CONTIGS = "##contig=<ID=19>\n##contig=<ID=20>\n##contig=<ID=21>\n"
 COLUMNS = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT"]
 FORMS = ["bcf csi", "vcf.gz csi", "vcf.gz tbi"]
+GENOME = "".join(np.random.default_rng(5).choice(list("ACGT"), 2**18))
 PARTS = [{"chrom": "20"}, {"region": Region("20", 60_001, 200_000)}, {"region": Region("20", 230_000)}]
 
 
@@ -41,12 +47,15 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def lines(chrom: str = "20", positions: range = range(1_000, 241_000, 200)) -> list[str]:
+    """Records that overlap, with much INFO: indices do not distinguish intervals of few compressed bytes."""
     rng = np.random.default_rng(sum(map(int, chrom)))
     made = []
     for position in positions:
-        ref = "A" + "".join(rng.choice(list("ACGT"), 2_000))
+        start = position % (len(GENOME) - 500)
+        ref = f"A{GENOME[start : start + 500]}"
         calls = [f"{a:d}|{b:d}" for a, b in rng.random((len(NAMES), 2)) < 0.3]
-        made.append("\t".join([chrom, str(position), ".", ref, "C", ".", ".", ".", "GT", *calls]))
+        noise = base64.b64encode(rng.bytes(750)).decode()
+        made.append("\t".join([chrom, str(position), ".", ref, "C", ".", ".", f"X={noise}", "GT", *calls]))
     return made
 
 
