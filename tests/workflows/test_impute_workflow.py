@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,12 +32,15 @@ from benchmarks.workflow.runs import (
 from spinimpute.predictors.haplotype_attention.memory import JobSizes, limits_within
 from spinimpute.predictors.haplotype_attention.tile import TileSizes
 
+pytest.importorskip("snakemake", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
+import yaml
+from snakemake.exceptions import WorkflowError
+from snakemake.utils import validate
+
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("snakemake", reason="snakemake is not installed: pip install 'spinimpute[workflow]'")
-
-
 PROGRAM = shutil.which("spinimpute", path=PATH) or ""
+JOINED = "imputed/example.20.vcf.gz"
 
 
 @pytest.fixture(scope="module")
@@ -86,21 +89,32 @@ def test_a_killed_run_goes_on_and_ends_the_same(finished, tmp_path, capsys) -> N
     assert sum(attempt.killed for attempt in ended.attempts) > 0, said
 
 
-@pytest.mark.parametrize("share", [0.65, 0.85])
-def test_a_full_disk(finished: Path, small_disk: Callable[[int], Any], share: float) -> None:
-    """Chunks do not fit, or the joined file does not; with more space it goes on and ends the same."""
-    files = [path for path in finished.parent.rglob("*") if path.is_file()]
-    needed = sum(-(-path.stat().st_size // 4096) * 4 for path in files)
-    disk = small_disk(int(share * needed))
-    folder = copy_example(disk.folder)
-    failed = snakemake(folder, *CHUNKS)
+@pytest.mark.parametrize(
+    ("step", "lacking"), [("impute", "chunk.2.vcf.gz*"), ("ligate", "example.20.vcf.gz*")]
+)
+def test_a_full_disk(finished: Path, small_disk: Callable[[int], Any], step: str, lacking: str) -> None:
+    """A chunk does not fit, or the joined file does not; with more space it goes on and ends the same."""
+
+    def kib_of(files: Iterable[Path]) -> int:
+        return sum(-(-path.stat().st_size // 4096) * 4 for path in files if path.is_file())
+
+    whole = kib_of(finished.parent.rglob("*"))
+    disk = small_disk(4 * whole)
+    folder = disk.folder / "run"
+    shutil.copytree(finished.parent, folder)
+    missing = kib_of(folder.rglob(lacking))
+    for path in [*folder.rglob(lacking), *folder.rglob("example.20.vcf.gz*")]:
+        path.unlink(missing_ok=True)
+    disk.resize(kib_of(folder.rglob("*")) + missing // 2)
+    arguments = [JOINED, *CHUNKS, "--rerun-triggers", "mtime"]
+    failed = snakemake(folder, *arguments)
     assert failed.returncode != 0
-    logs = (path.read_text() for path in (folder / "imputed" / "logs").iterdir())
+    logs = (path.read_text() for path in (folder / "imputed" / "logs").glob(f"{step}.*"))
     assert any("No space left on device" in text for text in logs)
     assert not unfinished(folder)
-    disk.resize(4 * needed)
+    disk.resize(4 * whole)
     unlock(folder)
-    done = snakemake(folder, *CHUNKS, "--rerun-incomplete")
+    done = snakemake(folder, *arguments, "--rerun-incomplete")
     assert done.returncode == 0, done.stderr[-3000:]
     assert checksums(folder) == checksums(finished.parent)
 
@@ -116,12 +130,12 @@ def copy(finished: Path, tmp_path: Path) -> Path:
 def test_a_damaged_chunk_is_found_and_made_again(finished: Path, copy: Path) -> None:
     chunk = copy / "imputed" / "example" / "20" / "chunk.2.vcf.gz"
     chunk.write_bytes(chunk.read_bytes()[:-100])
-    failed = snakemake(copy, *CHUNKS, "--rerun-triggers", "mtime")
+    failed = snakemake(copy, JOINED, *CHUNKS, "--rerun-triggers", "mtime")
     assert failed.returncode != 0
     log = (copy / "imputed" / "logs" / "ligate.example.20.log").read_text()
     assert "chunk.2.vcf.gz" in log
     chunk.unlink()
-    assert snakemake(copy, *CHUNKS, "--rerun-triggers", "mtime").returncode == 0
+    assert snakemake(copy, JOINED, *CHUNKS, "--rerun-triggers", "mtime").returncode == 0
     found = (copy / "imputed" / "example.20.vcf.gz").read_bytes()
     assert found == (finished / "example.20.vcf.gz").read_bytes()
 
@@ -176,17 +190,22 @@ def test_lint(tmp_path: Path) -> None:
         ("targets: {a: {file: t.vcf}}\nout: 'o{x}'\npanels: {'20': {spin: p.spin}}\n", "o{x}"),
     ],
 )
-def test_mistakes_in_a_configuration(tmp_path: Path, text: str, said: str) -> None:
+def test_mistakes_in_a_configuration(text: str, said: str) -> None:
+    with pytest.raises(WorkflowError, match=re.escape(said)):
+        validate(yaml.safe_load(text), WORKFLOW / "schema.yaml")
+
+
+def test_a_configuration_of_ones_own_is_checked(tmp_path: Path) -> None:
     """The shipped configuration is not merged in."""
     shutil.copytree(WORKFLOW, tmp_path / "workflow")
-    (tmp_path / "workflow" / "config.yaml").write_text(text)
+    (tmp_path / "workflow" / "config.yaml").write_text("targets: {a: {fiel: t.vcf}}\nout: o\npanels: {}\n")
     failed = subprocess.run(
         [sys.executable, "-m", "snakemake", "--snakefile", "workflow/Snakefile", "--dry-run"],
         env=ENVIRONMENT, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120,
     )  # fmt: skip
     assert failed.returncode != 0
     assert "Error validating config file" in failed.stdout + failed.stderr
-    assert said in failed.stdout + failed.stderr
+    assert "fiel" in failed.stdout + failed.stderr
 
 
 def test_a_missing_file_is_said_before_anything_is_made(tmp_path: Path) -> None:
@@ -230,7 +249,7 @@ def estimates() -> SimpleNamespace:
 def test_a_chunk_with_too_little_memory_is_tried_again_with_more(finished: Path, copy: Path) -> None:
     (copy / "imputed" / "example" / "20" / "chunk.2.vcf.gz").unlink()
     little = "impute:mem_mb=400 + 130 * attempt ** 2"
-    done = snakemake(copy, *CHUNKS, "--set-resources", little, "--rerun-triggers", "mtime")
+    done = snakemake(copy, JOINED, *CHUNKS, "--set-resources", little, "--rerun-triggers", "mtime")
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-3000:]
     assert "Error in rule impute:" in said
