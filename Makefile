@@ -53,7 +53,7 @@ lint: $(VENV)/installed-test
 	$(BIN)/mypy
 	$(BIN)/numpydoc lint $$(find spinimpute cli -name '*.py')
 
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 quick: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -36,6 +36,11 @@ HEADLESS = (
 NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc of Linux")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run slow modules first, so that no process is left with one when the others have finished."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def usual_environment() -> Iterator[None]:
     """Leave out variables of the shell that change what commands print or read."""

@@ -136,7 +136,7 @@ def test_patterns_take_two_bytes_until_a_gap_may_have_too_many() -> None:
 
 def test_candidates_of_a_large_panel_are_counted() -> None:
     """Hundreds of haplotypes match alike, as in large panels."""
-    n, n_queries, n_places = 80_000, 64, TILE_GAPS + 40
+    n, n_queries, n_places = 30_000, 32, TILE_GAPS + 40
     rng = np.random.default_rng(3)
     founders = rng.integers(0, 2, (n_places, 60), np.uint8)
     alleles = founders[:, rng.integers(0, 60, n + n_queries)]
