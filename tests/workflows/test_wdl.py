@@ -11,6 +11,7 @@ from pathlib import Path
 import cyvcf2
 import pytest
 
+import spinimpute
 from benchmarks.workflow.runs import ENVIRONMENT, REPOSITORY
 
 pytestmark = pytest.mark.slow
@@ -71,14 +72,10 @@ def test_regions_and_batches_are_those_of_a_single_run(tmp_path: Path) -> None:
     folder.mkdir()
     panel, phased, whole = (folder / name for name in ("panel.spin", "phased.vcf.gz", "whole.vcf.gz"))
 
-    def spinimpute(*arguments: str | Path) -> None:
-        command = [sys.executable, "-m", "spinimpute", *arguments, "--quiet"]
-        subprocess.run(command, check=True, env=ENVIRONMENT, timeout=300)
-
-    vcf, genetic_map = EXAMPLE / "panel.vcf.gz", EXAMPLE / "genetic.map"
-    spinimpute("panel", "build", "--vcf", vcf, "--map", genetic_map, "--out", panel)
-    spinimpute("phase", "--vcf", EXAMPLE / "target.vcf.gz", "--panel", panel, "--out", phased)
-    spinimpute("impute", "--vcf", phased, "--panel", panel, "--format", "GT,DS", "--out", whole)
+    spinimpute.build_panel(EXAMPLE / "panel.vcf.gz", panel, EXAMPLE / "genetic.map").close()
+    spinimpute.phase(EXAMPLE / "target.vcf.gz", phased, panel)
+    output = spinimpute.OutputSettings(formats=("GT", "DS"))
+    spinimpute.impute(phased, whole, panel, output=output)
     names = cyvcf2.VCF(str(phased)).samples
     inputs = {
         "targets": [write_samples(phased, names[:8]), write_samples(phased, names[8:])],
