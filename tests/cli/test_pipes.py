@@ -17,6 +17,13 @@ pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONSOLE_SCRIPT = [sys.executable, "-c", "from spinimpute.__main__ import main; main()"]
 
+# runs commands one after another, and prints their exit statuses
+SEVERAL = """
+import sys
+from spinimpute.cli.main import run_command
+for words in sys.argv[1:]:
+    print(run_command(words.split("\\n")))
+"""
 EOF_BLOCK = bytes.fromhex("1f8b08040000000000ff0600424302001b0003000000000000000000")
 Piped = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
@@ -77,39 +84,39 @@ def test_words_in_braces_are_refused_before_anything_is_read(panel, tmp_path, co
 
 
 @pytest.mark.parametrize(("form", "suffix"), [("z", ".vcf.gz"), ("b", ".bcf")])
-def test_packed_output(piped, example, panel, tmp_path, form, suffix):
-    text = gzip.decompress((example / "target.vcf.gz").read_bytes())
-    out = tmp_path / f"o{suffix}"
-    assert piped(text, "convert", "--vcf", "-", "--panel", panel, "-o", out).returncode == 0
-    done = piped(text, "convert", "--vcf", "-", "--panel", panel, "-o", "-", "-O", form)
+def test_packed_output(run, piped, example, panel, tmp_path, form, suffix):
+    target = example / "target.vcf.gz"
+    out, text, again = tmp_path / f"o{suffix}", tmp_path / "o.vcf", tmp_path / "again.vcf"
+    for path in (out, text):
+        run.convert(target, panel, path).ok()
+    done = piped(target.read_bytes(), "convert", "--vcf", "-", "--panel", panel, "-o", "-", "-O", form)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith(EOF_BLOCK)
     # the headers quote other commands
     assert gzip.decompress(done.stdout)[-5_000:] == gzip.decompress(out.read_bytes())[-5_000:]
-    again = piped(done.stdout, "convert", "--vcf", "-", "--panel", panel, "-o", tmp_path / "again.vcf", "-q")
-    assert again.returncode == 0, again.stderr
-    assert (tmp_path / "again.vcf").read_bytes().splitlines()[-1] == without_command(
-        piped(text, "convert", "--vcf", "-", "--panel", panel, "-o", "-").stdout
-    )[-1]
+    read = piped(done.stdout, "convert", "--vcf", "-", "--panel", panel, "-o", again, "-q")
+    assert read.returncode == 0, read.stderr
+    assert again.read_bytes().splitlines()[-1] == text.read_bytes().splitlines()[-1]
 
 
-def test_a_panel_comes_through_a_pipe(piped, example, tmp_path):
-    common = ["convert", "--vcf", example / "target.vcf.gz", "--out", "-"]
-    file = piped(b"", *common, "--panel", example / "panel.vcf.gz")
-    done = piped((example / "panel.vcf.gz").read_bytes(), *common, "--panel", "-")
+def test_a_panel_comes_through_a_pipe(run, piped, example, tmp_path):
+    source, out = example / "panel.vcf.gz", tmp_path / "o.vcf"
+    run.convert(example / "target.vcf.gz", source, out).ok()
+    words = ["convert", "--vcf", example / "target.vcf.gz", "--out", "-", "--panel", "-"]
+    done = piped(source.read_bytes(), *words)
     assert done.returncode == 0, done.stderr
-    assert without_command(done.stdout) == without_command(file.stdout)
+    assert without_command(done.stdout) == without_command(out.read_bytes())
     assert temporary_files(tmp_path) == []
 
 
-def test_evaluate(piped, example, panel, tmp_path):
-    imputed = piped(b"", "impute", "--vcf", example / "target.vcf.gz", "--panel", panel, "-o", "-").stdout
-    (tmp_path / "o.vcf").write_bytes(imputed)
+def test_evaluate(run, piped, example, panel, tmp_path):
+    out = tmp_path / "o.vcf"
+    run.impute(example / "target.vcf.gz", panel, out).ok()
     truth, typed = example / "truth.vcf.gz", example / "target.vcf.gz"
     common = ["evaluate", "--truth", truth, "--panel", panel, "--typed", typed]
-    done = piped(imputed, *common, "--imputed", "-")
+    done = piped(out.read_bytes(), *common, "--imputed", "-")
     assert done.returncode == 0, done.stderr
-    assert done.stdout == piped(b"", *common, "--imputed", tmp_path / "o.vcf").stdout
+    assert done.stdout.decode() == run(*common, "--imputed", out).out
     assert temporary_files(tmp_path) == []
 
 
@@ -177,7 +184,7 @@ def test_outputs_are_refused_before_standard_input_is_read(example, panel, tmp_p
     (tmp_path / "no").mkdir()
     common = ("impute", "--vcf", "-", "--panel", panel)
     files = ("--truth", example / "truth.vcf.gz", "--imputed", "-", "--panel", panel)
-    for words, said in (
+    commands = (
         ((*common, "--out", tmp_path / "o.vcf"), "o.vcf already exists; use --force"),
         ((*common, "--out", "-", "--report", tmp_path / "page.html"), "page.html already exists"),
         ((*common, "--out", "-", "--loo", tmp_path / "loo"), "loo.sites.tsv already exists"),
@@ -186,15 +193,16 @@ def test_outputs_are_refused_before_standard_input_is_read(example, panel, tmp_p
         (("convert", *common[1:], "--out", tmp_path / "o.vcf"), "o.vcf already exists"),
         (("evaluate", *files, "--report", tmp_path / "page.html"), "page.html already exists"),
         (("evaluate", *files, "--out", tmp_path / "page.html"), "page.html"),
-    ):
-        process = subprocess.Popen(
-            [*CONSOLE_SCRIPT, *map(str, words)], stdin=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        assert process.wait(300) == 2
-        assert process.stderr is not None
-        assert process.stdin is not None
-        with process.stderr, process.stdin:
-            assert said in process.stderr.read().decode()
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", SEVERAL, *("\n".join(map(str, words)) for words, _ in commands)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.wait(300) == 0
+    out, err = process.communicate()
+    assert out == "2\n" * len(commands)
+    for line, (_, said) in zip(err.splitlines(), commands, strict=True):
+        assert said in line
 
 
 @pytest.mark.parametrize(("form", "called"), [("b", "BCF"), ("z", "compressed VCF")])
