@@ -157,7 +157,7 @@ def test_rates(carriers: int, size: int, flip: bool) -> None:
     site = np.zeros(4_000, np.int8)
     site[2 * np.arange(carriers)] = 1  # nobody has it twice
     moved = missed = 0
-    rounds = max(20_000 // carriers, 200)
+    rounds = max(8_000 // carriers, 80)
     for _ in range(rounds):
         found = flawed_panel(site ^ flip, rng) ^ flip
         moved += int(found[1::2].sum())
