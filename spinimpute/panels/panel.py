@@ -157,6 +157,7 @@ class Panel:
         self.merged = [name for name in named if isinstance(name, str) and re.fullmatch("[0-9a-f]+", name)]
         self.made_of = f" (merged of {' and '.join(self.merged)})" if self.merged else ""
         self._blocks: OrderedDict[int, StoredRows] = OrderedDict()  # decoded blocks, the last used one last
+        self._decoded_bytes = 0  # of these blocks
         self._blocks_lock = threading.Lock()
 
     @classmethod
@@ -187,6 +188,7 @@ class Panel:
         """Close the file. Arrays that were read stay valid."""
         self.container.close()
         self._blocks.clear()
+        self._decoded_bytes = 0
 
     def release_memory(self) -> None:
         """Release the memory of the file's mapped bytes. They are read from the file again when needed."""
@@ -391,12 +393,13 @@ class Panel:
                 layout = RowLayout.of(self.allele_count[first : first + BLOCK_SITES], self.n_haplotypes)
                 content = self.container.block(number)
                 with self.container.decoding(f"haplotypes of the sites {first + 1} to {first + BLOCK_SITES}"):
-                    self._blocks[number] = layout.rows(decode_runs(content, layout))
+                    rows = layout.rows(decode_runs(content, layout))
+                self._blocks[number] = rows
+                self._decoded_bytes += rows.stored.nbytes
+                while len(self._blocks) > 1 and self._decoded_bytes > CACHE_BYTES:
+                    self._decoded_bytes -= self._blocks.popitem(last=False)[1].stored.nbytes
             self._blocks.move_to_end(number)
-            rows = self._blocks[number]
-            while len(self._blocks) > 1 and sum(b.stored.nbytes for b in self._blocks.values()) > CACHE_BYTES:
-                self._blocks.popitem(last=False)
-            return rows
+            return self._blocks[number]
 
     def _column(self, name: str, decode: Callable[[bytes], np.ndarray]) -> np.ndarray:
         """Read a section with a value for each site."""
