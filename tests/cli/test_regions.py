@@ -142,7 +142,7 @@ def test_regions_without_a_site_are_named(run, example, panel, tmp_path):
         (["--region", "20:9-5"], "the region '20:9-5' is empty"),
         (["--region", "20", "--regions-file", "BED"], "Give --region or --regions-file, not both"),
         (["--regions-file", "BED", "--regions-file", "BED"], "--regions-file is given 2 times"),
-        (["--regions-file", "no.bed"], "regions file no.bed: cannot be read"),
+        (["--regions-file", "no.bed"], "regions file no.bed: it cannot be read (No such file"),
         (["--regions-file", "TARGET"], "target.vcf.gz, line 7: start"),
         (["--buffer", "1"], "a buffer needs a region. Give --region"),
     ],
