@@ -1,4 +1,4 @@
-"""`left-out`: settings of haplotype attention, compared on people who are left out of panels.
+"""`left-out`: settings of the predictors, compared on people who are left out of panels.
 
 Defaults are chosen with this command on all sets, never with the targets. Each `--set` is a row with other
 settings, compared with a row of the current settings. Two more tables show whether dosages of rare alleles
@@ -35,6 +35,7 @@ from spinimpute.pipeline.trust import doubts
 from spinimpute.predictors.haplotype_attention import posterior_alleles, tile
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
+from spinimpute.predictors.spin import panel_posteriors
 from spinimpute.quality.metrics import mean_variant_r2, pooled_r2, site_statistics
 from spinimpute.vcf.reader import read_haplotypes
 
@@ -46,6 +47,7 @@ SETTINGS: dict[str, ModuleType] = {
     "TRAINED_RATIOS": posterior_alleles,
     "MAX_SLOPE": doubts,
     "WHOLE_BLOCK_SITES": tile,
+    "POSTERIOR_WEIGHT": panel_posteriors,
 }
 TODAY = "today's"
 PEOPLE = {"chr20_eur": 40, "cattle_bta12": 20}  # of other panels a tenth, at most MOST_PEOPLE
@@ -67,6 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command to the shared options."""
     text = f"a row with other settings: NAME=VALUE, with semicolons between; of {', '.join(SETTINGS)}"
     parser.add_argument("--set", action="append", default=[], metavar="SETTINGS", help=text)
+    parser.add_argument("--predictor", metavar="NAME", help="default: that of `impute`")
 
 
 def left_out(arguments: argparse.Namespace) -> None:
@@ -81,7 +84,7 @@ def left_out(arguments: argparse.Namespace) -> None:
             case = _people_left_out(name, run)
             for settings in (TODAY, *arguments.set):
                 with _changed(settings):
-                    imputed = _impute(case, run)
+                    imputed = _impute(case, run, arguments.predictor)
                 for rows, cells in zip(
                     tables.values(), (_accuracy(imputed), _sums(imputed), _tenths(imputed)), strict=True
                 ):
@@ -121,7 +124,7 @@ def _changed(settings: str) -> Iterator[None]:
         yield
 
 
-def _impute(case: Case, run: Session) -> _Imputed:
+def _impute(case: Case, run: Session, predictor_name: str | None) -> _Imputed:
     target, truth = read_haplotypes(case.target), read_haplotypes(case.truth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of cattle no map is known
@@ -130,7 +133,7 @@ def _impute(case: Case, run: Session) -> _Imputed:
         typed = match_sites(panel.sites, target.sites)
         order = np.argsort(typed.panel_index)
         typed_index, typed_TQ = typed.panel_index[order], target.alleles[typed.target_index[order]]
-        predictor, options = predictor_for(panel)
+        predictor, options = predictor_for(panel, name=predictor_name)
         job = ImputationJob(panel, typed_index, run.threads, typed_TQ.shape[1], options)
         with predictor.engine(job) as engine:
             windows = engine.windows(Interval(0, panel.n_sites))

@@ -77,9 +77,12 @@ class ImputationJob:
 
 
 class Engine(ExitStack):
-    """Imputation of a job's windows by a pool of threads; a context manager."""
+    """Imputation of a job's windows by a pool of threads; a context manager.
 
-    def __init__(self, job: ImputationJob) -> None:
+    `pool` are the threads of another engine, which the two share; by default the engine starts its own.
+    """
+
+    def __init__(self, job: ImputationJob, pool: ThreadPoolExecutor | None = None) -> None:
         super().__init__()
         length_cM, cM = job.options.get("window_cM", DEFAULT_LENGTH_CM), job.panel.cM
         if len(cM) and cM[-1] - cM[0] > MAX_WINDOWS * length_cM:
@@ -89,8 +92,9 @@ class Engine(ExitStack):
                 f"{MAX_WINDOWS:,}, as the panel has {cM[-1] - cM[0]:.4g} cM. Choose longer windows.",
             )
         self.job, self.typed_index = job, job.typed_index
-        self.pool = ThreadPoolExecutor(job.threads, "impute")
-        self.callback(self.pool.shutdown, cancel_futures=True)
+        self.pool = pool or ThreadPoolExecutor(job.threads, "impute")
+        if pool is None:
+            self.callback(self.pool.shutdown, cancel_futures=True)
 
     def windows(self, sites: Interval) -> list[Interval]:
         """Cut panel sites into windows, which are imputed and written one after the other.

@@ -29,7 +29,7 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
     _sort,
     find_ibs_classes,
 )
-from spinimpute.predictors.haplotype_attention.predictor import CANDIDATES
+from spinimpute.predictors.haplotype_attention.tile import CANDIDATES
 from tests.array_panel import candidates_from_mask
 from tests.hmm.brute_force import forward_backward
 

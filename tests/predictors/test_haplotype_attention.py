@@ -35,14 +35,11 @@ from spinimpute.predictors.haplotype_attention.ibs_classes import (
 )
 from spinimpute.predictors.haplotype_attention.network import HaplotypeAttention, copy_alleles, spread
 from spinimpute.predictors.haplotype_attention.pair_network import PairWeights
-from spinimpute.predictors.haplotype_attention.predictor import (
-    MIN_POSTERIOR_SHARE,
-    DevicePairNetwork,
-    HaplotypePredictor,
-)
+from spinimpute.predictors.haplotype_attention.predictor import DevicePairNetwork, HaplotypePredictor
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, gap_features, site_features
 from spinimpute.predictors.haplotype_attention.tile import (
     HASHED_SITES,
+    MIN_POSTERIOR_SHARE,
     read_patterns,
     read_tile,
     windows_of_tiles,

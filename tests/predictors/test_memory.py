@@ -26,12 +26,12 @@ from spinimpute.phasing.memory import check_phasing
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS, MAX_UINT16_PATTERNS
 from spinimpute.predictors.haplotype_attention.memory import DEFAULT, MIN_QUERIES, JobSizes, limits_within
-from spinimpute.predictors.haplotype_attention.predictor import (
+from spinimpute.predictors.haplotype_attention.tile import (
     CANDIDATES,
     LARGE_PANEL_HAPLOTYPES,
     MIN_POSTERIOR_SHARE,
+    TileSizes,
 )
-from spinimpute.predictors.haplotype_attention.tile import TileSizes
 from spinimpute.predictors.results import FileResults, MemoryResults
 from spinimpute.predictors.typed_tiles import TILE_GAPS, add_flanks, flank_reach
 from spinimpute.runtime.errors import InputError

@@ -13,7 +13,7 @@ import itertools
 import tempfile
 from collections import deque
 from collections.abc import Generator, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -46,10 +46,11 @@ class PanelRates(NamedTuple):
     rare_odds_C: np.ndarray  # factors for the odds of rare alleles, see `rare_allele_odds`
 
 
-class _TilePredictor(Protocol):
-    """The methods of `HaplotypePredictor` that the engine calls."""
+class TilePredictor(Protocol):
+    """What the engine runs: `HaplotypePredictor` or `PosteriorTiles`."""
 
-    def find_matches(self, tile: PanelTile, typed_TQ: np.ndarray, on_left: bool) -> Matches: ...
+    def find_matches(self, tile: PanelTile, typed_TQ: np.ndarray, on_left: bool) -> Matches:
+        """Return the longest matches of queries on one side of the tile's gaps."""
 
     def impute_tile(
         self,
@@ -60,7 +61,8 @@ class _TilePredictor(Protocol):
         siblings: TypedAlleles | None,
         candidates: Candidates,
         rates: PanelRates,
-    ) -> np.ndarray: ...
+    ) -> np.ndarray:
+        """Return P(ALT) at the tile's sites, float32 (U, Q)."""
 
 
 class _WindowGroup(NamedTuple):
@@ -106,10 +108,12 @@ class HaplotypeEngine(Engine):
     If a tile is cut into several windows, its results are stored in a file in the job's scratch folder.
     """
 
-    def __init__(self, predictor: _TilePredictor, job: ImputationJob) -> None:
+    def __init__(
+        self, predictor: TilePredictor, job: ImputationJob, pool: ThreadPoolExecutor | None = None
+    ) -> None:
         assert job.panel.haplotypes is not None, "the registry allows only panels with haplotypes"
         self.limits, self.panel, self.predictor = limits_of(job), job.panel.haplotypes, predictor
-        super().__init__(job)
+        super().__init__(job, pool)
         self.scratch = Path(tempfile.gettempdir()) if job.scratch is None else job.scratch
 
         def estimate() -> PanelRates:

@@ -20,10 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.hmm.parameters import MAX_THRESHOLD_SHARE, MIN_POSTERIOR_SUM, MISMATCH
-from spinimpute.hmm.pbwt import Candidates, CandidateSettings, Matches, longest_matches
-from spinimpute.hmm.posteriors import copying_posteriors
-from spinimpute.hmm.steps import allele_emissions, jump_probabilities
+from spinimpute.hmm.parameters import MAX_THRESHOLD_SHARE, MIN_POSTERIOR_SUM
+from spinimpute.hmm.pbwt import Candidates, CandidateSettings, Matches
 from spinimpute.hmm.typed_alleles import MISSING, TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.haplotype_attention import agreement, panel_members, posterior_alleles
@@ -53,11 +51,15 @@ from spinimpute.predictors.haplotype_attention.posterior_alleles import (
 )
 from spinimpute.predictors.haplotype_attention.settings import HaplotypeSettings, check_weights
 from spinimpute.predictors.haplotype_attention.tile import (
-    DENSE_CM,
+    CANDIDATES,
+    LARGE_PANEL_HAPLOTYPES,
     MAX_CLASS_FACTOR,
+    MIN_POSTERIOR_SHARE,
     PanelTile,
     TileBlock,
     TilePatterns,
+    tile_matches,
+    tile_posteriors,
 )
 from spinimpute.predictors.interface import Checkpoint, ImputationJob, Predictor, convert_weight_errors
 from spinimpute.predictors.registry import HAPLOTYPE_KIND
@@ -66,12 +68,6 @@ from spinimpute.predictors.registry import HAPLOTYPE_KIND
 # (benchmarks/simulated).
 CLASSES = 22
 LARGE_PANEL_CLASSES = 12  # enough in large panels with dense sites: half of the weight goes to posteriors
-CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
-# Candidates with a posterior probability below MIN_POSTERIOR_SHARE / N are dropped. In panels with more than
-# LARGE_PANEL_HAPLOTYPES haplotypes, N is replaced by that number: the threshold stays at 1e-4. There the
-# candidates below 1e-4 would take a quarter of the time and hardly change the results (benchmarks/tried.md).
-MIN_POSTERIOR_SHARE, LARGE_PANEL_HAPLOTYPES = 0.5, 5_000
-MAX_CANDIDATE_FACTOR = 4.0  # maximum factor of the number of candidates, see `find_matches`
 
 
 class HaplotypePredictor(Predictor):
@@ -121,21 +117,8 @@ class HaplotypePredictor(Predictor):
         limits_of(job)
 
     def find_matches(self, tile: PanelTile, typed_TQ: np.ndarray, on_left: bool) -> Matches:
-        """Return the longest matches of queries on one side of the tile's gaps; they define the candidates.
-
-        typed_TQ are the alleles at all typed sites, int8, -1 where missing. One call with many queries is
-        faster than several calls, because each call reads the whole panel. More candidates are used in a
-        large panel with sparse typed sites, where thousands of haplotypes match equally well.
-        """
-        candidates = self.candidates
-        if large_panel_share(len(tile.order_N)) > 0:
-            width_cM = float(np.ptp(tile.cM_S)) / len(tile.cM_S)
-            factor = min(max((width_cM / DENSE_CM) ** 2, 1.0), MAX_CANDIDATE_FACTOR)
-            nearest, most = round(factor * candidates.nearest), round(factor * candidates.most)
-            candidates = candidates._replace(nearest=nearest, most=most)
-        panel = tile.panel if on_left else tile.panel_backwards
-        queries = TypedAlleles.from_alleles(typed_TQ[tile.typed.slice])
-        return longest_matches(panel, queries, *tile.block_places, candidates, on_left=on_left)
+        """Return the longest matches of queries on one side of the tile's gaps, see `tile_matches`."""
+        return tile_matches(tile, typed_TQ, self.candidates, on_left=on_left)
 
     def max_classes(self, n_haplotypes: int, class_factor: float) -> int:
         """Return the maximum number of IBS classes in a block with this `TileBlock.class_factor`."""
@@ -164,15 +147,7 @@ class HaplotypePredictor(Predictor):
             members = find_members(tile.panel, tile.sibling_N, alleles, siblings, candidates, middle)
         information = Information.of(alleles.alleles_SX, tile.frequency_S, panel.n_haplotypes)
         queries = _TileQueries(alleles, information, members)
-        posterior_CP, candidates = copying_posteriors(
-            tile.spans,
-            tile.panel.bits_NW,
-            allele_emissions(alleles.alleles_SX.T, MISMATCH),
-            jump_probabilities(tile.cM_S, panel.n_haplotypes, rates.jumps_per_cM),
-            candidates,
-            *tile.block_places,
-            MIN_POSTERIOR_SHARE * max(1.0, panel.n_haplotypes / LARGE_PANEL_HAPLOTYPES),
-        )
+        posterior_CP, candidates = tile_posteriors(tile, alleles, candidates, rates.jumps_per_cM)
         start, stop = tile.sites
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
         for block, first_Q1 in zip(tile.blocks, candidates.first_BQ1, strict=True):

@@ -22,8 +22,12 @@ from spinimpute.genotypes.blocks import gap_geometry
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.hmm import parameters
+from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.patterns import SpanPatterns, span_patterns
-from spinimpute.hmm.typed_alleles import PanelAlleles
+from spinimpute.hmm.pbwt import Candidates, CandidateSettings, Matches, longest_matches
+from spinimpute.hmm.posteriors import copying_posteriors
+from spinimpute.hmm.steps import allele_emissions, jump_probabilities
+from spinimpute.hmm.typed_alleles import PanelAlleles, TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors import typed_tiles
 from spinimpute.predictors.haplotype_attention.agreement import RarestAlleles, rarest_alleles
@@ -36,6 +40,7 @@ from spinimpute.predictors.haplotype_attention.copying import (
 )
 from spinimpute.predictors.haplotype_attention.decoder_network import SiteFeatures
 from spinimpute.predictors.haplotype_attention.ibs_classes import GapDistances
+from spinimpute.predictors.haplotype_attention.posterior_alleles import large_panel_share
 from spinimpute.predictors.haplotype_attention.settings import gap_features, site_features
 
 WHOLE_BLOCK_SITES = 65_536  # blocks with up to this many sites are never cut by the edge of a window
@@ -44,6 +49,12 @@ HASHED_SITES = 1_024  # polymorphic sites to hash at each end of a gap: enough t
 # DENSE_CM, the number of IBS classes is multiplied by min(sqrt(width / DENSE_CM), MAX_CLASS_FACTOR).
 DENSE_CM = 0.004
 MAX_CLASS_FACTOR = 2
+CANDIDATES = CandidateSettings(nearest=12, most=120, margin=2)
+# Candidates with a posterior probability below MIN_POSTERIOR_SHARE / N are dropped. In panels with more than
+# LARGE_PANEL_HAPLOTYPES haplotypes, N is replaced by that number: the threshold stays at 1e-4. There the
+# candidates below 1e-4 would take a quarter of the time and hardly change the results (benchmarks/tried.md).
+MIN_POSTERIOR_SHARE, LARGE_PANEL_HAPLOTYPES = 0.5, 5_000
+MAX_CANDIDATE_FACTOR = 4.0  # maximum factor of the number of candidates, see `tile_matches`
 
 
 @dataclass(frozen=True)
@@ -282,3 +293,41 @@ def _order_by_content(panel: Panel, typed_S: np.ndarray, edges_G1: np.ndarray) -
             hash_rows(panel.stored_rows(low, high), 0, high - low, salt + n_polymorphic_X - 1, hash_N)
             salt += int(n_polymorphic_X[-1]) if high > low else 0
     return np.lexsort((hash_N[sibling_haplotypes(panel.haplotype_sample)], hash_N))
+
+
+def tile_matches(
+    tile: PanelTile, typed_TQ: np.ndarray, candidates: CandidateSettings, *, on_left: bool
+) -> Matches:
+    """Return the longest matches of queries on one side of the tile's gaps; they define the candidates.
+
+    typed_TQ are the alleles at all typed sites, int8, -1 where missing. One call with many queries is faster
+    than several calls, because each call reads the whole panel. More candidates are used in a large panel
+    with sparse typed sites, where thousands of haplotypes match equally well.
+    """
+    if large_panel_share(len(tile.order_N)) > 0:
+        width_cM = float(np.ptp(tile.cM_S)) / len(tile.cM_S)
+        factor = min(max((width_cM / DENSE_CM) ** 2, 1.0), MAX_CANDIDATE_FACTOR)
+        nearest, most = round(factor * candidates.nearest), round(factor * candidates.most)
+        candidates = candidates._replace(nearest=nearest, most=most)
+    panel = tile.panel if on_left else tile.panel_backwards
+    queries = TypedAlleles.from_alleles(typed_TQ[tile.typed.slice])
+    return longest_matches(panel, queries, *tile.block_places, candidates, on_left=on_left)
+
+
+def tile_posteriors(
+    tile: PanelTile, alleles: TypedAlleles, candidates: Candidates, jumps_per_cM: float
+) -> tuple[np.ndarray, Candidates]:
+    """Return the posteriors of the queries' likely candidates, and these candidates.
+
+    `alleles` are those at the tile's places. See `copying_posteriors` for the result.
+    """
+    n_haplotypes = len(tile.order_N)
+    return copying_posteriors(
+        tile.spans,
+        tile.panel.bits_NW,
+        allele_emissions(alleles.alleles_SX.T, MISMATCH),
+        jump_probabilities(tile.cM_S, n_haplotypes, jumps_per_cM),
+        candidates,
+        *tile.block_places,
+        MIN_POSTERIOR_SHARE * max(1.0, n_haplotypes / LARGE_PANEL_HAPLOTYPES),
+    )

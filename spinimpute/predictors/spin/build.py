@@ -137,7 +137,7 @@ def build_inducing_panel(
                 "n_samples": panel.n_samples,
                 "n_haplotypes": panel.n_haplotypes,
                 "kind": predictor.kind,
-                "fingerprint": predictor.fingerprint,
+                "fingerprint": predictor.points_fingerprint,
                 "shape": {"core": predictor.shape.core, "flank": predictor.shape.flank},
                 "inducing_points": predictor.inducing_points,
                 "n_points": len(masses),

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.panel_blocks import BlockPlan
-from spinimpute.predictors.interface import Engine, ImputationJob
+from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.spin.device_blocks import (
     CODES,
     SITES_PER_STEP,
@@ -26,6 +26,7 @@ from spinimpute.predictors.spin.device_blocks import (
     uses_triton,
 )
 from spinimpute.predictors.spin.engine import not_finite
+from spinimpute.predictors.spin.panel_posteriors import PanelEngine
 from spinimpute.runtime.errors import InputError, argument
 
 MAX_BLOCKS = 16  # blocks of a batch
@@ -53,7 +54,7 @@ class _Computed(NamedTuple):
     code_LQ: np.ndarray
 
 
-class DeviceEngine(Engine):
+class DeviceEngine(PanelEngine):
     """Engine that computes batches of blocks on one device. `blocks` holds the network."""
 
     def __init__(self, blocks: DeviceBlocks, job: ImputationJob) -> None:
@@ -64,8 +65,8 @@ class DeviceEngine(Engine):
         self._share = MEMORY_SHARE
         self._copies = torch.cuda.Stream(blocks.device) if self._is_gpu else None
 
-    def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """Yield P(ALT) of each window, see `Engine`."""
+    def predict_spin(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+        """Yield P(ALT) of SPIN alone, computed in batches of blocks."""
         results = self._results(windows, typed_TQ) if len(self.typed_index) else iter(())
         held: list[_Computed] = []
         for window in windows:

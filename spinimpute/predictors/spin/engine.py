@@ -23,6 +23,7 @@ from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
 from spinimpute.panels.soft_alleles import round_points
 from spinimpute.predictors.interface import Engine, ImputationJob, panel_frequencies
+from spinimpute.predictors.spin.panel_posteriors import PanelEngine
 from spinimpute.runtime.errors import InputError, argument
 
 Result = TypeVar("Result")
@@ -58,13 +59,17 @@ class TorchEngine(Engine):
         return list(self.pool.map(single_threaded, numbers))
 
 
-class BlockEngine(TorchEngine):
-    """Engine that computes inducing points from a panel's haplotypes, and imputes from them."""
+class BlockEngine(PanelEngine, TorchEngine):
+    """Engine that computes inducing points from a panel's haplotypes, and imputes from both."""
 
     def __init__(self, predictor: BlockPredictor, job: ImputationJob) -> None:
         assert job.panel.haplotypes is not None, "`InducingEngine` imputes from other panels"
         super().__init__(job)
         self.panel, self.predictor = job.panel.haplotypes, predictor
+
+    def predict_spin(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+        """Yield P(ALT) of SPIN alone, block by block."""
+        return TorchEngine.predict_windows(self, windows, typed_TQ)
 
     def encode_window(self, window: Interval) -> list[EncodedBlock]:
         """Return the inducing points of every block of a window; [] if there is no typed site."""

@@ -37,6 +37,7 @@ from spinimpute.predictors.spin.device_engine import DeviceEngine
 from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine
 from spinimpute.predictors.spin.matching import compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.panel_posteriors import POSTERIOR_WEIGHT
 from spinimpute.predictors.spin.similarity import Columns
 from spinimpute.predictors.typed_tiles import TileStarts
 from spinimpute.runtime.errors import InputError, argument
@@ -101,9 +102,11 @@ class SPINPredictor(Predictor):
     ) -> None:
         self.model = model.to(device).eval()
         self._matcher = compiled_match if device.type == "cpu" else match
-        self.fingerprint = (
+        # identifies what inducing points depend on
+        self.points_fingerprint = (
             f"{fingerprint} k={model.settings.k} rounds={model.settings.rounds} encoder={ENCODER}"
         )
+        self.fingerprint = f"{self.points_fingerprint} posteriors={POSTERIOR_WEIGHT:g}"
         self.device, self.device_name = device, device.type
         self.inducing_points = inducing_points or DEFAULT_INDUCING_POINTS
         self.shape = shape or model.settings.shape
@@ -131,7 +134,7 @@ class SPINPredictor(Predictor):
                 "points a block. Their number is chosen when the file is made: leave out "
                 f"{argument('inducing_points')}.",
             )
-        inducing_panel.check_model(self.kind, self.fingerprint)
+        inducing_panel.check_model(self.kind, self.points_fingerprint)
 
     def needed_typed_sites(
         self, panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, near: Interval
