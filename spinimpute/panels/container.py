@@ -39,7 +39,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from spinimpute.panels.file_kind import CRC, FileKind, is_line
-from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.errors import InputError, printable
 from spinimpute.runtime.open_files import closed, opened
 from spinimpute.runtime.unpacking import TooLong, check_unpacked
 
@@ -198,7 +198,7 @@ class Container:
 
     def section(self, name: str) -> bytes:
         """Return the content of a section. Raises InputError if it is damaged."""
-        return self._read(self.sections[name], f"section {name}")
+        return self._read(self.sections[name], f"section {printable(name)}")
 
     def require(self, fits: bool, what: str) -> None:
         """Raise InputError for a damaged file if `fits` is false. `what` describes the damage."""
