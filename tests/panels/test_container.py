@@ -150,6 +150,18 @@ def test_any_changed_byte_is_found_or_harmless(tmp_path: Path, content: tuple, d
         read_content(path, content[0])
 
 
+def test_the_name_of_a_damaged_section_stays_on_one_line(tmp_path: Path) -> None:
+    path, kind = tmp_path / "f", replace(KIND, sections=())
+    write_content(path, (kind, {"a\nb": bytes(50)}, [], {"n": 1, "note": ""}))
+    with Container(path, kind) as opened:
+        offset = opened.sections["a\nb"].offset
+    damaged = bytearray(path.read_bytes())
+    damaged[offset] ^= 1
+    path.write_bytes(damaged)
+    with pytest.raises(InputError, match=r"the section a\\nb does not match its checksum"):
+        read_content(path, kind)
+
+
 @FILES
 @given(st.lists(contents(), min_size=1, max_size=3), st.data())
 def test_several_in_one_file(tmp_path: Path, made: list[tuple], data: st.DataObject) -> None:
