@@ -147,7 +147,7 @@ def haplotype_features(kmer_BND: Tensor, untyped_BNC: Tensor, n_kmers: int, dtyp
 
 
 class DenseSimilarity(HaplotypeSimilarity):
-    """The same similarity as products of matrices, which is faster on a GPU.
+    """`HaplotypeSimilarity`, computed by matrix products, which is faster on a GPU.
 
     x_BNF are `haplotype_features`; see `nn.carrying.multiply` for their type.
     """
