@@ -237,8 +237,9 @@ def get(
     Chromosomes that have been built are skipped, and interrupted downloads are resumed. Only the panel files
     are kept.
     """
-    from spinimpute.downloads.catalogue import find_published, published_panels
+    from spinimpute.downloads.catalogue import choose_chromosomes, find_published, published_panels
     from spinimpute.downloads.get_panel import get_panel
+    from spinimpute.downloads.transfer import check_url
 
     if list_only:
         refuse_options(ctx, ("chromosomes", "out", "base_url", "map_url", "threads", "quiet"), "--list")
@@ -250,6 +251,10 @@ def get(
             "arguments", "give the NAME of a panel. 'spinimpute panel get --list' lists the panels"
         )
     published = find_published(name)
+    choose_chromosomes(chromosomes)  # a wrong option is reported alone
+    for url in (base_url, map_url):
+        if url is not None:
+            check_url(url)
     if not quiet:
         _describe_published(published, published.default_folder() if out is None else Path(out), say)
     with progress_bar("downloading", quiet) as progress:

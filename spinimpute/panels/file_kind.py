@@ -26,7 +26,7 @@ SPIN, SPIP = ".spin", ".spip"  # suffixes of panels of haplotypes, and of induci
 # suffixes of other formats: a panel of such a name would be mistaken for one of them
 _OTHER_SUFFIXES = (
     ".vcf", ".vcf.gz", ".vcf.bgz", ".bcf", ".pgen", ".bgen", ".m3vcf", ".m3vcf.gz", ".msav", ".bref3",
-    ".imp5", ".hap", ".hap.gz",
+    ".imp5", ".hap", ".hap.gz", ".txt", ".txt.gz", ".tsv", ".tsv.gz", ".map", ".zip",
 )  # fmt: skip
 HAPLOTYPES, INDUCING_POINTS = "haplotypes", "inducing points"  # values of `ReferencePanel.holds`
 

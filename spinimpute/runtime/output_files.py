@@ -62,10 +62,10 @@ def check_writable(path: Path) -> None:
     if os.path.isdir(path):
         raise InputError("write", f"cannot write {path}: it is a folder; give the name of a file")
     if os.path.islink(path):  # renaming would replace the link (such as /dev/stdout), not its target
-        raise InputError(
-            "write",
-            f"cannot write {path}: it is a link, to {os.readlink(path)}; give the name of the file itself",
-        )
+        advice = "give the name of the file itself"
+        if os.fspath(path) in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+            advice = "standard output is -"
+        raise InputError("write", f"cannot write {path}: it is a link, to {os.readlink(path)}; {advice}")
     if len(os.fsencode(path.name)) > MAX_NAME_BYTES:
         raise InputError(
             "write", f"cannot write {path}: the name is too long; it may have {MAX_NAME_BYTES} bytes at most"

@@ -5,6 +5,7 @@ Trained models and training states are stored in this format.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -54,6 +55,8 @@ def load_tensors(path: str | Path, kind: str, what: str) -> tuple[dict[str, np.n
     path = Path(path)
     if not path.is_file():
         raise InputError("read", f"{what} {path}: {why_no_file(path)}")
+    if not os.access(path, os.R_OK):  # safetensors would say that there is no such file
+        raise InputError("read", f"{what} {path}: cannot be opened: {os.strerror(errno.EACCES)}")
     try:
         with safe_open(str(path), framework="numpy") as file:
             header = file.metadata() or {}

@@ -56,6 +56,7 @@ _OTHER_FORMATS = {
     b"\xfe\xff": "text in UTF-16. Convert it with: iconv -f utf-16 -t utf-8",
 }
 _NOT_UTF8 = "is not valid UTF-8. Is the file damaged?"
+_TRUNCATED = "the compressed file is truncated. Get it again"
 
 Record = Any  # a cyvcf2.Variant; cyvcf2 has no type annotations
 
@@ -110,7 +111,7 @@ class VariantFile:
                     "pipe. Copy it to a file"
                 ) from error
             if _is_truncated_gzip(self.path):
-                raise self.error("the compressed file is truncated. Get it again", "damaged") from error
+                raise self.error(_TRUNCATED, "damaged") from error
             if problem := _header_problem(start.header):
                 raise self.error(problem) from error
             raise self.error(
@@ -320,6 +321,8 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
             )
         if content.startswith(b"\xef\xbb\xbf"):
             raise error("content", "it starts with a byte-order mark (BOM). Save it as UTF-8 without BOM")
+        if is_gzip and _is_truncated_gzip(path):
+            raise error("damaged", _TRUNCATED)
         kind = "a compressed file, but not of a VCF or BCF" if is_gzip else "no VCF or BCF file"
         raise error(
             "content",

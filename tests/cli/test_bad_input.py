@@ -143,8 +143,10 @@ def refused(run, panel: Path, tmp_path: Path):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("share", [0.2, 0.8, 1])
-def test_truncated_gzip(refused, text, tmp_path, share):
-    whole = gzip.compress(text.encode())
+@pytest.mark.parametrize("form", ["VCF", "array text"])
+def test_truncated_gzip(refused, text, tmp_path, share, form):
+    content = text.encode() if form == "VCF" else b"rs1\t20\t1000\tAG\n"
+    whole = gzip.compress(content)
     (tmp_path / "t.vcf.gz").write_bytes(whole[: int(share * len(whole)) - 1])
     refused(tmp_path / "t.vcf.gz", "t.vcf.gz: the compressed file is truncated. Get it again")
 

@@ -186,7 +186,8 @@ def test_certificates_are_checked(run, server, phase3, encrypted, panels, monkey
     ],
 )
 def test_wrong_words_are_refused_without_a_connection(run, panels, words, message) -> None:
-    run("panel", "get", *words).refused(message)
+    done = run("panel", "get", *words).refused(message)
+    assert "citation" not in done.err  # the panel is not described
     assert not panels.exists()
 
 

@@ -97,7 +97,18 @@ def test_panels_do_not_get_the_names_of_other_formats(
         done = run(*points, "-o", tmp_path / name)
         assert (done.code, done.out) == (2, "")
         assert "the name is that of another format. Name an inducing panel .spip" in done.err
-    for name in ("p.bcf", "p.pgen", "p.bgen", "p.m3vcf.gz", "p.msav", "p.bref3", "p.imp5", "p.hap"):
+    for name in (
+        "p.bcf",
+        "p.pgen",
+        "p.bgen",
+        "p.m3vcf.gz",
+        "p.msav",
+        "p.bref3",
+        "p.imp5",
+        "p.hap",
+        "p.txt",
+        "p.tsv.gz",
+    ):
         with pytest.raises(InputError, match="the name is that of another format"):
             check_panel_output(tmp_path / name, False, [])
     assert list(tmp_path.iterdir()) == []

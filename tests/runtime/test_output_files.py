@@ -63,6 +63,13 @@ def test_links_are_neither_replaced_nor_followed(tmp_path, target):
         check_output(link, True, [])
 
 
+def test_the_name_of_standard_output_is_told():
+    with pytest.raises(
+        InputError, match=r"cannot write /dev/stdout: it is a link, to .*; standard output is -"
+    ):
+        check_output("/dev/stdout", True, [])
+
+
 def test_another_name_of_an_input_is_that_input(tmp_path):
     source, other = tmp_path / "a.vcf", tmp_path / "b.vcf"
     source.write_text("x")
