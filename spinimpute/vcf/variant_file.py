@@ -311,7 +311,8 @@ def check_variant_file(path: Path, role: str) -> FileStart | None:
             with gzip.open(path) as decompressed:
                 content = decompressed.read(len(_VCF_MAGIC))
         except _UNREADABLE as failure:
-            raise error("damaged", f"the compressed file is damaged ({failure}). Get it again") from failure
+            what = f"the compressed file is damaged ({failure}). Get it again"
+            raise error("damaged", _TRUNCATED if isinstance(failure, EOFError) else what) from failure
     if not content.startswith((_VCF_MAGIC, BCF_MAGIC)):
         if other := next((what for start, what in _OTHER_FORMATS.items() if content.startswith(start)), None):
             raise error("content", f"this is {other}")
