@@ -95,7 +95,8 @@ def test_a_vcf_is_recognized_by_its_content(example: Path, tmp_path: Path) -> No
         assert panel.holds == "haplotypes"
     for name, content, said in (
         ("text.vcf", b"no panel", "this is no VCF or BCF file"),
-        ("damaged.vcf.gz", b"\x1f\x8b\x08damaged", "the compressed file is damaged"),
+        ("truncated.vcf.gz", b"\x1f\x8b\x08short", "the compressed file is truncated"),
+        ("damaged.vcf.gz", b"\x1f\x8b\x08\0" + bytes(6) + b"\xff\xff", "the compressed file is damaged"),
         ("damaged.spin", b"\x1f\x8b\x08damaged", "not a spinimpute panel"),
     ):
         (tmp_path / name).write_bytes(content)
