@@ -31,10 +31,12 @@ from benchmarks.imputation.results import write_configuration
 from benchmarks.imputation.tables import markdown, number, write_tsv
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import match_sites
+from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.trust import doubts
 from spinimpute.predictors.haplotype_attention import posterior_alleles, tile
 from spinimpute.predictors.interface import ImputationJob
 from spinimpute.predictors.loading import predictor_for
+from spinimpute.predictors.spin import engine as spin_engine
 from spinimpute.predictors.spin import panel_posteriors
 from spinimpute.quality.metrics import mean_variant_r2, pooled_r2, site_statistics
 from spinimpute.vcf.reader import read_haplotypes
@@ -48,6 +50,7 @@ SETTINGS: dict[str, ModuleType] = {
     "MAX_SLOPE": doubts,
     "WHOLE_BLOCK_SITES": tile,
     "POSTERIOR_WEIGHT": panel_posteriors,
+    "POINT_WEIGHT": spin_engine,
 }
 TODAY = "today's"
 PEOPLE = {"chr20_eur": 40, "cattle_bta12": 20}  # of other panels a tenth, at most MOST_PEOPLE
@@ -70,6 +73,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     text = f"a row with other settings: NAME=VALUE, with semicolons between; of {', '.join(SETTINGS)}"
     parser.add_argument("--set", action="append", default=[], metavar="SETTINGS", help=text)
     parser.add_argument("--predictor", metavar="NAME", help="default: that of `impute`")
+    text = "impute from a file with at most H inducing points (.spip)"
+    parser.add_argument("--inducing", type=int, metavar="H", help=text)
 
 
 def left_out(arguments: argparse.Namespace) -> None:
@@ -84,7 +89,7 @@ def left_out(arguments: argparse.Namespace) -> None:
             case = _people_left_out(name, run)
             for settings in (TODAY, *arguments.set):
                 with _changed(settings):
-                    imputed = _impute(case, run, arguments.predictor)
+                    imputed = _impute(case, run, arguments.predictor, arguments.inducing)
                 for rows, cells in zip(
                     tables.values(), (_accuracy(imputed), _sums(imputed), _tenths(imputed)), strict=True
                 ):
@@ -124,17 +129,24 @@ def _changed(settings: str) -> Iterator[None]:
         yield
 
 
-def _impute(case: Case, run: Session, predictor_name: str | None) -> _Imputed:
+def _impute(case: Case, run: Session, predictor_name: str | None, inducing_points: int | None) -> _Imputed:
     target, truth = read_haplotypes(case.target), read_haplotypes(case.truth)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of cattle no map is known
         built = spinimpute.build_panel(case.panel, run.work / "panel.spin", case.genetic_map, force=True)
-    with built as panel:
+    with built as panel, ExitStack() as stack:
         typed = match_sites(panel.sites, target.sites)
         order = np.argsort(typed.panel_index)
         typed_index, typed_TQ = typed.panel_index[order], target.alleles[typed.target_index[order]]
-        predictor, options = predictor_for(panel, name=predictor_name)
-        job = ImputationJob(panel, typed_index, run.threads, typed_TQ.shape[1], options)
+        reference: ReferencePanel = panel
+        if inducing_points is not None:
+            spip = run.work / "points.spip"
+            made = spinimpute.build_inducing_panel(
+                panel, spip, typed_index, inducing_points, threads=run.threads, force=True
+            )
+            reference = stack.enter_context(made)
+        predictor, options = predictor_for(reference, name=predictor_name)
+        job = ImputationJob(reference, typed_index, run.threads, typed_TQ.shape[1], options)
         with predictor.engine(job) as engine:
             windows = engine.windows(Interval(0, panel.n_sites))
             p_XQ = np.concatenate([p.copy() for p in engine.impute_windows(windows, typed_TQ)])

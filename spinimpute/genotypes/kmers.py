@@ -37,6 +37,16 @@ def kmer_distribution(allele_BXS: Tensor, k: int) -> Tensor:
     return token
 
 
+def mean_alleles(token_BXDV: Tensor, places: int) -> Tensor:
+    """Return P(ALT) at each site, (B, X, S), from the probabilities of tokens; `places` is S."""
+    n_kmers = token_BXDV.shape[-1]
+    k = n_kmers.bit_length() - 1
+    bit_K = torch.arange(k - 1, -1, -1)
+    allele_VK = (torch.arange(n_kmers)[:, None] >> bit_K & 1).to(token_BXDV.dtype)
+    left = (-places % k) // 2  # as in `split_columns`
+    return (token_BXDV @ allele_VK).flatten(-2)[..., left : left + places]
+
+
 def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
     """Return the K-mers (token numbers) of observed alleles, int64 (B, N, D)."""
     power_K = 2 ** torch.arange(k - 1, -1, -1, device=allele_BNS.device)

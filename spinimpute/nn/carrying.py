@@ -113,31 +113,63 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         therefore does not depend on how the context is cut, and one chunk is in memory at a time. The
         backward pass computes each chunk again.
         """
-        return self._after(self.rounds, chunks, start, similarity)
+        before = self._after(self.rounds - 1, chunks, start, similarity)
+        return self._next(before, chunks, start, similarity, with_labels=True)
+
+    def assign(
+        self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
+    ) -> tuple[CarriedPoints, Tensor]:
+        """Return the points as `forward` does, and the assignment of datapoints to them, (B, H, N).
+
+        The assignments of a datapoint to all points add up to 1.
+        """
+        before = self._after(self.rounds - 1, chunks, start, similarity)
+        points = self._next(before, chunks, start, similarity, with_labels=True)
+        return points, self._assigned(before, chunks, start, similarity)
 
     def shares(self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]) -> Tensor:
         """Return the weights (B, H, N) of datapoints in each point's means; rows sum to 1 (padding: to 0)."""
-        points = self._after(self.rounds - 1, chunks, start, similarity)
-        keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
-        r_BHN = torch.cat([_assignment(x_BNX, similarity, keys, prior_B1H) for x_BNX, _ in chunks], -1)
+        before = self._after(self.rounds - 1, chunks, start, similarity)
+        r_BHN = self._assigned(before, chunks, start, similarity)
         present_BH1 = (start.mass_BH > 0).unsqueeze(-1)
         return r_BHN * present_BH1 / r_BHN.sum(-1, keepdim=True).clamp(min=SMALLEST_MASS)
 
     def _after(
         self, rounds: int, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
     ) -> CarriedPoints:
-        """Return the points after this number of rounds."""
+        """Return the points after this number of rounds, without labels."""
         points = start
-        for number in range(rounds):
-            keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
-            mass_BH, feature_BHF, label_BHU = _sums(
-                chunks, similarity, keys, prior_B1H, with_labels=number == rounds - 1
-            )
-            divisor_BH1 = mass_BH.clamp(min=SMALLEST_MASS).unsqueeze(-1)
-            points = CarriedPoints(
-                feature_BHF / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
-            )
+        for _ in range(rounds):
+            points = self._next(points, chunks, start, similarity, with_labels=False)
         return points
+
+    def _next(
+        self,
+        points: CarriedPoints,
+        chunks: LabelledChunks,
+        start: CarriedPoints,
+        similarity: Similarity[Keys],
+        *,
+        with_labels: bool,
+    ) -> CarriedPoints:
+        """Return the points of the next round."""
+        keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
+        mass_BH, feature_BHF, label_BHU = _sums(chunks, similarity, keys, prior_B1H, with_labels=with_labels)
+        divisor_BH1 = mass_BH.clamp(min=SMALLEST_MASS).unsqueeze(-1)
+        return CarriedPoints(
+            feature_BHF / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
+        )
+
+    def _assigned(
+        self,
+        points: CarriedPoints,
+        chunks: LabelledChunks,
+        start: CarriedPoints,
+        similarity: Similarity[Keys],
+    ) -> Tensor:
+        """Return the assignment (B, H, N) of the datapoints to these points."""
+        keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
+        return torch.cat([_assignment(x_BNX, similarity, keys, prior_B1H) for x_BNX, _ in chunks], -1)
 
     def _prior(self, points: CarriedPoints, start: CarriedPoints) -> Tensor:
         """Return the log prior of the points (B, 1, H)."""

@@ -10,14 +10,17 @@ inducing point is the average of similar haplotypes. The file is a `container` w
 - a container block per block of gaps (`soft_alleles`). It has at most h inducing points. Each has the shares
   of K-mers of the array's sites in and around the block, alleles between 0 and 1 (64 levels) at the imputed
   sites, and its mass, the number of panel haplotypes that it stands for;
+- then another container block per block of gaps with the `PointStates`: which points of the block before and
+  of this block stand for the same haplotypes;
 - the header: the model that made the file and is needed to use it, the panel's number of samples and
   haplotypes, checksum and provenance. The file has no sample names.
 
 The file is a compression, not a guarantee of privacy. An inducing point of a single panel haplotype equals
-that haplotype within its block; `mass_below` in the header counts points of few haplotypes. The ALT counts
+that haplotype within its block, and links connect such points along the chromosome; `mass_below` in the
+header counts points of few haplotypes. The ALT counts
 alone reveal nearly every sample: an attacker who knows a sample's haplotypes can tell whether the sample was
-in the panel. We measured this with files made from random halves of a panel (1,127 samples, 1 Mb, 32,781
-sites). The AUC of the attack is .993 from the counts alone, and .994 from the whole file (h = 64). Without
+in the panel. Without links, we measured this with files made from random halves of a panel (1,127 samples,
+1 Mb, 32,781 sites). The AUC of the attack is .993 from the counts alone, and .994 from the whole file (h = 64). Without
 sites of fewer than 5 copies, it is .545 from the counts, and from the whole file .827 (h = 16), .921 (h = 64)
 and .976 (h = 256). See benchmarks/inducing.
 """
@@ -27,7 +30,7 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -59,6 +62,10 @@ from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, trust
 from spinimpute.runtime.errors import InputError, argument, call
 from spinimpute.vcf.header import is_contig_line
 
+if TYPE_CHECKING:
+    from spinimpute.panels.soft_alleles import PointStates
+
+MAX_SCALE = 1e9  # jumps per cM
 _SITES_MISMATCH = "the {} does not match the sites and haplotypes in the header"
 
 
@@ -82,6 +89,10 @@ def _are_shares(value: object) -> bool:
     )
 
 
+def _is_scale(value: object) -> bool:
+    return type(value) in (int, float) and 0 < value < MAX_SCALE  # type: ignore[operator]
+
+
 def _check(container: Container) -> None:
     header = container.header
     container.require(is_contig_line(header["contig_line"], header["chrom"]), CONTIG_LINE_MISMATCH)
@@ -98,7 +109,7 @@ def _has_haplotypes() -> str:
 KIND = FileKind(
     name="inducing panel",
     magic=INDUCING_MAGIC,
-    version=4,
+    version=5,
     remedy=_remedy,
     fields={
         "chrom": is_chromosome,
@@ -112,6 +123,7 @@ KIND = FileKind(
         "inducing_points": is_count,
         "n_points": is_count,
         "mass_below": _are_shares,
+        "jumps_per_cM": _is_scale,
         "panel_checksum": is_line,
         "provenance": is_provenance,
     },
@@ -146,6 +158,8 @@ class InducingPanel:
         Share of all inducing points that stand for fewer panel haplotypes than the key, such as "2".
     checksum : str
         Checksum of this file's content.
+    jumps_per_cM : float
+        Recombination scale of the panel at the array's sites, see `hmm.recombination_scale`.
     panel_checksum : str
         Checksum of the panel from which the file was made.
     provenance : dict
@@ -173,6 +187,7 @@ class InducingPanel:
         self.inducing_points: int = header["inducing_points"]
         self.n_points: int = header["n_points"]
         self.mass_below: dict[str, float] = header["mass_below"]
+        self.jumps_per_cM: float = header["jumps_per_cM"]
         self.checksum = container.checksum
         self.panel_checksum: str = header["panel_checksum"]
         self.provenance: dict[str, Any] = header["provenance"]
@@ -273,11 +288,12 @@ class InducingPanel:
         _ = self.multiallelic, self.prediction_trust
         for block in range(self.n_blocks):
             self.read(block)
+            self.read_states(block)
 
     @property
     def n_blocks(self) -> int:
         """Number of blocks, which together cover all sites."""
-        return self.container.n_blocks
+        return self.container.n_blocks // 2
 
     def blocks(self, start: int, stop: int) -> range:
         """Return the blocks that impute the sites [start, stop).
@@ -285,13 +301,6 @@ class InducingPanel:
         Raises InputError if the file has another number of blocks than its array needs.
         """
         return self._plan.blocks(start, stop)
-
-    def visible_array_sites(self, start: int, stop: int) -> np.ndarray:
-        """Return the array sites visible to the blocks of the sites [start, stop), int64, increasing."""
-        blocks, n_array = self.blocks(start, stop), len(self.array_index)
-        first, _ = self.shape.visible(blocks[0], 0, n_array)
-        _, last = self.shape.visible(blocks[-1], 0, n_array)
-        return self.array_index[first:last]
 
     def read(self, block: int, start: int = 0, stop: int | None = None) -> EncodedBlock:
         """Read the inducing points of a block, with soft alleles at the sites in [start, stop).
@@ -311,6 +320,19 @@ class InducingPanel:
             k, points = unpack_points(content, places, sites, chosen, self.inducing_points)
         part = BlockSites(*(getattr(sites, field.name)[chosen] for field in fields(BlockSites)))
         return EncodedBlock(places, frequency_S, part, self.n_haplotypes, k, points)
+
+    def read_states(self, block: int) -> PointStates:
+        """Read the states of a block. Raises InputError if they are damaged."""
+        from spinimpute.panels.soft_alleles import unpack_states  # loads torch
+
+        content = self.container.block(self.n_blocks + block)
+        with self.container.decoding(f"states of block {block + 1} of {self.n_blocks}"):
+            return unpack_states(content, len(self.own_typed(block)))
+
+    def own_typed(self, block: int) -> range:
+        """Return the array sites, as indices into `array_index`, that end the gaps of a block."""
+        core = self.shape.core
+        return range(block * core, min((block + 1) * core, len(self.array_index)))
 
     def check_typed(self, typed_index: np.ndarray) -> None:
         """Raise InputError if none of the typed sites, int64 (T,), is on the panel's array."""
@@ -343,6 +365,6 @@ class InducingPanel:
     @cached_property
     def _plan(self) -> BlockPlan:
         plan = BlockPlan(self.shape, self.array_index, self.cM, self.frequency)
-        fits = plan.blocks(0, self.n_sites) == range(self.n_blocks)
+        fits = 2 * len(plan.blocks(0, self.n_sites)) == self.container.n_blocks
         self.container.require(fits, "its blocks do not match its array")
         return plan

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -61,6 +61,14 @@ class PanelBlock:
         return self.typed_NS.shape[0]
 
 
+class Members(NamedTuple):
+    """Which panel haplotypes the inducing points of a block stand for, in the order of haplotypes."""
+
+    haplotype_L: np.ndarray  # int64
+    point_L: np.ndarray  # int64
+    share_L: np.ndarray  # float64, share of the haplotype that belongs to the point
+
+
 @dataclass(frozen=True)
 class EncodedBlock:
     """One block with inducing points in place of the panel's haplotypes."""
@@ -71,6 +79,7 @@ class EncodedBlock:
     n_haplotypes: int  # number of haplotypes of the panel
     k: int  # number of SNPs in a token (K-mer)
     points: dict[str, Tensor]  # the inducing points, see `nn.carrying.CarriedPoints`
+    members: Members | None = None
 
 
 class BlockPredictor(Protocol):
@@ -92,8 +101,11 @@ class BlockPredictor(Protocol):
     def device_name(self) -> str:
         """The device on which the model runs, "cpu" or "cuda"."""
 
-    def encode(self, block: PanelBlock) -> EncodedBlock:
-        """Encode a block as inducing points. The panel is not needed afterwards."""
+    def encode(self, block: PanelBlock, *, with_members: bool = False) -> EncodedBlock:
+        """Encode a block as inducing points. The panel is not needed afterwards.
+
+        `with_members`: also return which haplotypes each point stands for, see `EncodedBlock.members`.
+        """
 
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
         """Predict P(ALT) of queries, float32 (U, Q), from their typed alleles.

@@ -19,8 +19,14 @@ the larger shares.
 
 The values of all points for one K-mer or site are stored together: they are similar and compress well.
 
+The points of neighbouring blocks are also linked: a *link* is the share of a point's haplotypes that belong
+to a point of the next block, in steps of 1/200. `PointStates` has the links, the masses and the soft alleles
+at the block's own typed sites. It is stored apart from the points, because it is needed for many more blocks
+at a time (`predictors.spin.point_posteriors`).
+
 Axes: H inducing points, D columns (tokens of a point), V = 2^K K-mers, U sites that a block imputes, C sites
-whose alleles are stored, L stored shares.
+whose alleles are stored, L stored shares or links, N panel haplotypes, P points of the block before, S own
+typed sites of a block: those that end its gaps.
 """
 
 from __future__ import annotations
@@ -29,13 +35,14 @@ import math
 import struct
 from dataclasses import replace
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import PaddedSites
-from spinimpute.genotypes.kmers import MAX_SNPS
+from spinimpute.genotypes.kmers import MAX_SNPS, mean_alleles
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 
 TOKEN_STEPS = 20  # shares are multiples of 1 / TOKEN_STEPS
@@ -45,6 +52,9 @@ REMAINDER_MARGIN = 2e-4  # remainders of shares, in steps, are equal up to this 
 LEVEL_MARGIN = 1 / 32  # levels of soft alleles up to this much above the middle of two steps are rounded down
 MASS_FACTOR = 1 - 2**-11  # multiplies masses before they are rounded
 _SIZES = struct.Struct("<IBI")  # H, K, L
+LINK_STEPS = 200  # shares of links are multiples of 1 / LINK_STEPS
+MIN_LINK = 2  # smaller shares, in these steps, are not stored
+_STATE_SIZES = struct.Struct("<IIII")  # H, S, P, L
 _LABEL_VALUES = (np.sin(np.arange(LABEL_STEPS + 1) / LABEL_STEPS * np.pi / 2) ** 2).astype(np.float32)
 
 
@@ -105,9 +115,7 @@ def unpack_points(
     label_CH = label.reshape(int(stored_U.sum()), n_points)
     if label_CH.max(initial=0) > LABEL_STEPS:
         raise ValueError("soft alleles above 1")
-    mass_BH = torch.from_numpy(mass_H.astype(np.int16)).view(torch.bfloat16).float()
-    if not (torch.isfinite(mass_BH).all() and (mass_BH >= 0).all() and mass_BH.sum() > 0):
-        raise ValueError("invalid masses")
+    mass_BH = _masses(mass_H)
     token_DVH = np.where(most_frequent_DVH, remaining_D1H, code_DVH) / np.float32(TOKEN_STEPS)
     stored_part = stored_U[part]
     first = int(stored_U[: part.start].sum())
@@ -188,3 +196,96 @@ def _largest(x_LV: Tensor, count_L1: Tensor) -> Tensor:
 def _stored_sites(sites: BlockSites) -> np.ndarray:
     """Return the sites that are stored, bool (U,): those with two alleles in the panel."""
     return (sites.frequency_U > 0) & (sites.frequency_U < 1)
+
+
+class PointStates(NamedTuple):
+    """The inducing points of a block as states of a chain along the chromosome."""
+
+    mass_H: np.ndarray  # float32
+    allele_SH: np.ndarray  # soft alleles at the own typed sites, float32
+    # links from the points of the block before: those of point p are [first_P1[p], first_P1[p + 1])
+    first_P1: np.ndarray  # int64; empty for the first block
+    to_L: np.ndarray  # points of this block, int64
+    share_L: np.ndarray  # float32, add up to 1 for each point of the block before that has links
+
+
+def pack_states(block: EncodedBlock, own: slice, before: EncodedBlock | None) -> bytes:
+    """Encode the states of a block. Its own typed sites are the places `own`.
+
+    `before` is the block before. Both blocks must have `members`, see `EncodedBlock`.
+    """
+    token_BHDV = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k))[None]
+    allele_SH = mean_alleles(token_BHDV, len(block.places.cM_S))[0, :, own].T.numpy()
+    mass_H = _round_masses(block.points["mass_BH"]).view(torch.int16).numpy()
+    step_PH = _link_steps(before, block) if before is not None else np.zeros((0, len(mass_H)), np.uint8)
+    from_L, to_L = np.nonzero(step_PH)
+    return b"".join(
+        [
+            _STATE_SIZES.pack(len(mass_H), len(allele_SH), len(step_PH), len(to_L)),
+            mass_H.astype("<i2").tobytes(),
+            _label_levels(allele_SH.clip(0, 1)).astype(np.uint8).tobytes(),
+            np.bincount(from_L, minlength=len(step_PH)).astype("<u4").tobytes(),
+            to_L.astype("<u4").tobytes(),
+            step_PH[from_L, to_L].tobytes(),
+        ]
+    )
+
+
+def _link_steps(before: EncodedBlock, block: EncodedBlock) -> np.ndarray:
+    """Return the shares of the links between two blocks, in steps, uint8 (P, H); smaller ones are 0."""
+    assert before.members is not None
+    assert block.members is not None
+    haplotype_M, from_M, share_M = before.members
+    haplotype_L, to_L, share_L = block.members
+    # pairs of an entry of the block before and an entry of this block that have the same haplotype
+    first_M, stop_M = (np.searchsorted(haplotype_L, haplotype_M, side) for side in ("left", "right"))
+    count_M = stop_M - first_M
+    left = np.repeat(np.arange(len(haplotype_M)), count_M)
+    right = np.arange(len(left)) - np.repeat(count_M.cumsum() - stop_M, count_M)
+    shape = len(before.points["mass_BH"]), len(block.points["mass_BH"])
+    link = from_M[left] * shape[1] + to_L[right]
+    together_PH = np.bincount(link, share_M[left] * share_L[right], math.prod(shape)).reshape(shape)
+    share_PH = together_PH / together_PH.sum(1, keepdims=True).clip(1e-9)
+    step_PH = np.rint(share_PH * LINK_STEPS - LEVEL_MARGIN).clip(0).astype(np.uint8)
+    step_PH[step_PH < MIN_LINK] = 0
+    return step_PH
+
+
+def unpack_states(content: bytes, n_own: int) -> PointStates:
+    """Decode the result of `pack_states` for a block with this number of own typed sites.
+
+    Raises ValueError or struct.error if the content does not fit.
+    """
+    n_points, n_sites, n_from, n_links = _STATE_SIZES.unpack_from(content)
+    if n_sites != n_own or not n_points:
+        raise ValueError(f"{n_points} states of {n_sites} typed sites")
+    expected = _STATE_SIZES.size + (2 + n_sites) * n_points + 4 * n_from + 5 * n_links
+    if len(content) != expected:  # checked before memory is allocated
+        raise ValueError(f"{len(content)} bytes, expected {expected}")
+    position = _STATE_SIZES.size
+    parts = []
+    for kind, count in (
+        ("<i2", n_points), ("u1", n_sites * n_points), ("<u4", n_from), ("<u4", n_links), ("u1", n_links),
+    ):  # fmt: skip
+        parts.append(np.frombuffer(content, kind, count, position))
+        position += parts[-1].nbytes
+    mass_H, level, count_P, to_L, step_L = parts
+    mass_H = _masses(mass_H).numpy()
+    if count_P.sum(dtype=np.int64) != n_links or (to_L >= n_points).any() or (step_L == 0).any():
+        raise ValueError("the links do not fit the points")
+    if level.max(initial=0) > LABEL_STEPS:
+        raise ValueError("soft alleles above 1")
+    first_P1 = np.concatenate([[0], count_P.cumsum(dtype=np.int64)])
+    from_L = np.repeat(np.arange(n_from), count_P)
+    total_P = np.bincount(from_L, step_L, minlength=n_from)
+    share_L = (step_L / total_P[from_L]).astype(np.float32)
+    allele_SH = _LABEL_VALUES[level].reshape(n_sites, n_points)
+    return PointStates(mass_H, allele_SH, first_P1, to_L.astype(np.int64), share_L)
+
+
+def _masses(stored_H: np.ndarray) -> Tensor:
+    """Return stored masses, float32 (H,). Raises ValueError if they cannot be masses."""
+    mass_H = torch.from_numpy(stored_H.astype(np.int16)).view(torch.bfloat16).float()
+    if not (torch.isfinite(mass_H).all() and (mass_H >= 0).all() and mass_H.sum() > 0):
+        raise ValueError("invalid masses")
+    return mass_H

@@ -190,7 +190,7 @@ class Echo:
     def __init__(self, shape: BlockShape, side: int) -> None:
         self.shape, self.side = shape, side
 
-    def encode(self, block: PanelBlock) -> EncodedBlock:
+    def encode(self, block: PanelBlock, *, with_members: bool = False) -> EncodedBlock:
         sites = block.sites
         points = {
             "feature_BHF": torch.eye(2)[:1].tile(len(block.places.cM_S)),  # REF alone, K = 1

@@ -38,7 +38,8 @@ def read_all(path: Path) -> list[Any]:
                 points.sites.keys(),
                 points.multiallelic.tolist(),
                 points.prediction_trust.tolist(),
-                points.visible_array_sites(0, 1).tolist(),
+                points.array_index.tolist(),
+                *(points.read_states(number).mass_H.tolist() for number in points.blocks(0, points.n_sites)),
             ]
             return [*found, *(block.points["label_BHU"].tolist() for block in blocks)]
     with spinimpute.Panel.open(path) as opened:
@@ -63,7 +64,9 @@ def test_entries_of_another_type(files: dict[str, Path], tmp_path: Path, suffix:
     may_be_empty = entry in ("checksum", "kind", "fingerprint", "panel_checksum", "provenance")
     for value in (None, -1, 0, 2**62, 1.5, True, "", [], {}, "\ud800"):
         path.write_bytes(sealed(content, kind, json.dumps(header | {entry: value}).encode()))
-        if value == type_of_entry() and type(value) is type_of_entry is not int and may_be_empty:
+        if entry == "jumps_per_cM" and value == 1.5:
+            read_all(path)  # any positive number
+        elif value == type_of_entry() and type(value) is type_of_entry is not int and may_be_empty:
             read_all(path)  # a panel of unknown origin, say
         else:
             refused(path, "damaged")
@@ -174,11 +177,13 @@ def test_another_number_of_blocks(spip: Path, tmp_path: Path) -> None:
     ],
     ids=lambda part: repr(part[:6]),
 )
-def test_invalid_blocks(spip: Path, tmp_path: Path, part: bytes) -> None:
+@pytest.mark.parametrize("states", [False, True])
+def test_invalid_blocks(spip: Path, tmp_path: Path, part: bytes, states: bool) -> None:
     def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
-        parts[1] = part
+        parts[len(parts) // 2 + 1 if states else 1] = part
 
-    refused(rewritten(spip, tmp_path / "crafted.spip", change), "damaged: the block 2 of")
+    name = "states of block 2" if states else "block 2"
+    refused(rewritten(spip, tmp_path / "crafted.spip", change), f"damaged: the {name} of")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
+from spinimpute.hmm.recombination_scale import recombination_scale
 from spinimpute.panels.build import MAP_ESTIMATED
 from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.file_kind import SPIP, check_panel_output
@@ -29,7 +30,7 @@ from spinimpute.panels.site_table import (
     encode_rounded_cM,
     encode_site_table,
 )
-from spinimpute.panels.soft_alleles import pack_points
+from spinimpute.panels.soft_alleles import pack_points, pack_states
 from spinimpute.predictors.interface import ImputationJob, Predictor
 from spinimpute.predictors.loading import predictor_for
 from spinimpute.predictors.spin.engine import BlockEngine
@@ -142,6 +143,7 @@ def build_inducing_panel(
                 "inducing_points": predictor.inducing_points,
                 "n_points": len(masses),
                 "mass_below": {str(k): round(float((masses < k).mean()), 4) for k in MASS_LIMITS},
+                "jumps_per_cM": recombination_scale(panel, typed_index),
                 "panel_checksum": panel.checksum,
             },
             {
@@ -168,20 +170,28 @@ def _write_blocks(
     threads: int,
     progress: Callable[[float], None] | None,
 ) -> np.ndarray:
-    """Write all blocks in order. Return the masses of all inducing points."""
-    masses = []
+    """Write the points of all blocks in order, then their states. Return the masses of all points."""
+    masses, states = [], []
+    flank = predictor.shape.flank
 
-    def pack(block: EncodedBlock) -> bytes:
-        return compress(pack_points(block))
+    def pack(block: EncodedBlock, before: EncodedBlock | None) -> tuple[bytes, bytes]:
+        n_own = int(block.places.valid_S[flank + 1 : flank + 1 + predictor.shape.core].sum())
+        own = slice(flank + 1, flank + 1 + n_own)
+        return compress(pack_points(block)), compress(pack_states(block, own, before))
 
     with ThreadPoolExecutor(threads, "pack") as pool:
+        before: EncodedBlock | None = None
         for window in _windows(engine.panel, predictor, engine.typed_index, BLOCKS_PER_THREAD * threads):
             blocks = engine.encode_window(window)
-            for packed in pool.map(pack, blocks):
-                writer.add_block(packed)
+            for points, chained in pool.map(pack, blocks, [before, *blocks[:-1]]):
+                writer.add_block(points)
+                states.append(chained)
+            before = blocks[-1]
             masses += [block.points["mass_BH"].numpy() for block in blocks]
             if progress is not None:
                 progress(window.stop / engine.panel.n_sites)
+    for chained in states:
+        writer.add_block(chained)
     return np.concatenate(masses)
 
 

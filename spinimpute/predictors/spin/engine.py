@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,9 +25,17 @@ from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedB
 from spinimpute.panels.soft_alleles import round_points
 from spinimpute.predictors.interface import Engine, ImputationJob, panel_frequencies
 from spinimpute.predictors.spin.panel_posteriors import PanelEngine
+from spinimpute.predictors.spin.point_posteriors import (
+    POINT_WEIGHT,
+    PointChain,
+    TilePosteriors,
+    posteriors_of,
+    tile_of,
+)
 from spinimpute.runtime.errors import InputError, argument
 
 Result = TypeVar("Result")
+QUERIES_PER_TASK = 32  # queries whose posteriors one thread computes together
 
 
 class TorchEngine(Engine):
@@ -72,11 +81,11 @@ class BlockEngine(PanelEngine, TorchEngine):
         return TorchEngine.predict_windows(self, windows, typed_TQ)
 
     def encode_window(self, window: Interval) -> list[EncodedBlock]:
-        """Return the inducing points of every block of a window; [] if there is no typed site."""
-        return self._map_blocks(window, self._encode)
+        """Return the points of every block of a window, with members; [] if there is no typed site."""
+        return self._map_blocks(window, partial(self._encode, with_members=True))
 
-    def _encode(self, block: PanelBlock) -> EncodedBlock:
-        encoded = self.predictor.encode(block)
+    def _encode(self, block: PanelBlock, *, with_members: bool = False) -> EncodedBlock:
+        encoded = self.predictor.encode(block, with_members=with_members)
         if not all(values.isfinite().all() for values in encoded.points.values()):
             raise not_finite()
         return encoded
@@ -124,7 +133,7 @@ def _predict(predictor: BlockPredictor, encoded: EncodedBlock, alleles_QS: np.nd
 
 
 class InducingEngine(TorchEngine):
-    """Engine that imputes from a file of inducing points, without the panel's haplotypes.
+    """Engine that imputes from a file of inducing points: the mean of SPIN and of the posteriors of points.
 
     The file is made for an array. If the target lacks a site of this array, all its alleles there are treated
     as missing calls.
@@ -137,21 +146,52 @@ class InducingEngine(TorchEngine):
         row_V = np.searchsorted(job.typed_index, array)
         # row of typed_TQ for each site of the array; -1 if it is not typed, or outside the imputed region
         self._row_V = np.where(np.isin(array, job.typed_index), row_V, -1)
+        self._chain = PointChain(panel)
 
     def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
         """Return P(ALT) of one window; in blocks without typed sites, the panel's ALT frequencies."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
+        blocks = self.panel.blocks(window.start, window.stop)
+        first = blocks.start
+        while first < blocks.stop:
+            part = range(first, min(tile_of(self.panel, first)[0].stop, blocks.stop))
+            posteriors = self._posteriors(part, typed_TQ)
 
-        def impute(number: int) -> None:
-            block = self.panel.read(number, window.start, window.stop)
-            places = block.places
-            row_V = self._row_V[places.first : places.last]
-            if (row_V < 0).all():
-                return
-            columns = slice(places.offset, places.offset + len(row_V))
-            alleles_QS = np.full((typed_TQ.shape[1], len(places.cM_S)), -1, dtype=np.int8)
-            alleles_QS[:, columns] = np.where(row_V[:, None] >= 0, typed_TQ[row_V], -1).T
-            p_UQ[block.sites.panel_index_U - window.start] = _predict(self.predictor, block, alleles_QS)
+            def impute(number: int, posteriors: list[TilePosteriors] = posteriors) -> None:
+                block = self.panel.read(number, window.start, window.stop)
+                places = block.places
+                allele_SQ = self._alleles(slice(places.first, places.last), typed_TQ)
+                if (self._row_V[places.first : places.last] < 0).all():
+                    return
+                alleles_QS = np.full((typed_TQ.shape[1], len(places.cM_S)), -1, dtype=np.int8)
+                alleles_QS[:, places.offset : places.offset + len(allele_SQ)] = allele_SQ.T
+                spin_UQ = _predict(self.predictor, block, alleles_QS)
+                copied_UQ = np.concatenate([some.pool(number, block) for some in posteriors], axis=1)
+                frequency_U1 = block.sites.frequency_U[:, None]
+                weight_U1 = np.float32(POINT_WEIGHT) * ((frequency_U1 > 0) & (frequency_U1 < 1))
+                mean_UQ = (1 - weight_U1) * spin_UQ + weight_U1 * copied_UQ
+                p_UQ[block.sites.panel_index_U - window.start] = mean_UQ
 
-        self.map(impute, self.panel.blocks(window.start, window.stop))
+            self.map(impute, part)
+            first = part.stop
         return p_UQ
+
+    def _posteriors(self, blocks: range, typed_TQ: np.ndarray) -> list[TilePosteriors]:
+        """Return the posteriors of points in blocks of one tile, of several queries each."""
+        around = tile_of(self.panel, blocks.start)[1]
+        states = self._chain.states(around)
+        core = slice(blocks.start - around.start, blocks.stop - around.start)
+        allele_SQ = self._alleles(self._chain.typed(around), typed_TQ)
+
+        def compute(number: int) -> TilePosteriors:
+            queries = slice(number * QUERIES_PER_TASK, (number + 1) * QUERIES_PER_TASK)
+            return posteriors_of(states, core, blocks.start, allele_SQ[:, queries])
+
+        return self.map(compute, range(-(-typed_TQ.shape[1] // QUERIES_PER_TASK)))
+
+    def _alleles(self, sites: slice, typed_TQ: np.ndarray) -> np.ndarray:
+        """Return the queries' alleles at some sites of the array, int8 (S, Q), -1 where missing."""
+        row_S = self._row_V[sites]
+        allele_SQ = np.full((len(row_S), typed_TQ.shape[1]), -1, np.int8)
+        allele_SQ[row_S >= 0] = typed_TQ[row_S[row_S >= 0]]
+        return allele_SQ

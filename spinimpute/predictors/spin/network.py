@@ -143,14 +143,21 @@ class GenotypeSPIN(nn.Module):
         is 0 for padding. frequency_BC is the panel's frequency of ALT at the compared untyped sites. With
         `DenseSimilarity`, the chunks hold features x_BNF in place of the alleles x_BNX.
         """
-        weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
-        similarity = similarity_class(
-            self.confusion, weight_BD, self.settings.k, untyped_weights(frequency_BC)
-        )
-        start = CarriedPoints(similarity.start(start_BHX), start_BHX[..., :0], present_BH)
-        points: CarriedPoints = self.encoder(chunks, start, similarity)
-        n_tokens = columns.valid_BD.shape[1] * 2**self.settings.k
-        return points._replace(feature_BHF=points.feature_BHF[..., :n_tokens].contiguous())
+        start, similarity = self._start(columns, start_BHX, present_BH, frequency_BC, similarity_class)
+        return self._tokens(self.encoder(chunks, start, similarity), columns)
+
+    def assign(
+        self,
+        columns: Columns,
+        chunks: LabelledChunks,
+        start_BHX: Tensor,
+        present_BH: Tensor,
+        frequency_BC: Tensor,
+    ) -> tuple[CarriedPoints, Tensor]:
+        """Return the points of `encode`, and the assignment of haplotypes to them, (B, H, N)."""
+        start, similarity = self._start(columns, start_BHX, present_BH, frequency_BC, HaplotypeSimilarity)
+        points, r_BHN = self.encoder.assign(chunks, start, similarity)
+        return self._tokens(points, columns), r_BHN
 
     def keys(self, points: CarriedPoints, columns: Columns) -> AttentionKeys:
         """Return the part of the attention that depends on the points of `encode`, not on the queries."""
@@ -207,6 +214,26 @@ class GenotypeSPIN(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """Return the logits (B, Q, U) of P(ALT), see `LabelDecoder.forward`."""
         return self.decoder(logit_BGQH, points, sites)
+
+    def _start(
+        self,
+        columns: Columns,
+        start_BHX: Tensor,
+        present_BH: Tensor,
+        frequency_BC: Tensor,
+        similarity_class: type[HaplotypeSimilarity],
+    ) -> tuple[CarriedPoints, HaplotypeSimilarity]:
+        """Return the initial points and the similarity for the encoder."""
+        weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
+        similarity = similarity_class(
+            self.confusion, weight_BD, self.settings.k, untyped_weights(frequency_BC)
+        )
+        return CarriedPoints(similarity.start(start_BHX), start_BHX[..., :0], present_BH), similarity
+
+    def _tokens(self, points: CarriedPoints, columns: Columns) -> CarriedPoints:
+        """Return the points without the alleles at untyped sites among their features."""
+        n_tokens = columns.valid_BD.shape[1] * 2**self.settings.k
+        return points._replace(feature_BHF=points.feature_BHF[..., :n_tokens].contiguous())
 
     def _weights(self, columns: Columns, mass_BH: Tensor) -> tuple[Tensor, Tensor]:
         """Return the weights of the columns, for the encoder (B, D) and for the heads (B, G, D)."""

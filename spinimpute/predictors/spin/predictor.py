@@ -21,7 +21,7 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.nn.model_weights import network_of
 from spinimpute.panels.inducing_panel import InducingPanel
-from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock, PanelBlock
+from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock, Members, PanelBlock
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.predictors.interface import (
     Checkpoint,
@@ -38,6 +38,7 @@ from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine
 from spinimpute.predictors.spin.matching import compiled_match, match
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.predictors.spin.panel_posteriors import POSTERIOR_WEIGHT
+from spinimpute.predictors.spin.point_posteriors import POINT_WEIGHT, needed_array_sites
 from spinimpute.predictors.spin.similarity import Columns
 from spinimpute.predictors.typed_tiles import TileStarts
 from spinimpute.runtime.errors import InputError, argument
@@ -47,6 +48,7 @@ LABELS_PER_BATCH = 2_048  # sites of a batch in encoding; few blocks have more
 QUERIES_PER_BATCH = 64  # fits into the cache of a CPU
 GPU_QUERIES_PER_BATCH = 512  # with fewer, starting the GPU's kernels would take longer than running them
 SITES_PER_BATCH = 256  # sites of a batch in prediction
+MIN_MEMBER = 0.01  # smaller assignments of a haplotype to a point are left out of `EncodedBlock.members`
 DEFAULT_INDUCING_POINTS = 1_024
 # Version of the encoder. Increase it when equal weights give other inducing points than before: `.spip` files
 # of other versions are refused.
@@ -106,7 +108,7 @@ class SPINPredictor(Predictor):
         self.points_fingerprint = (
             f"{fingerprint} k={model.settings.k} rounds={model.settings.rounds} encoder={ENCODER}"
         )
-        self.fingerprint = f"{self.points_fingerprint} posteriors={POSTERIOR_WEIGHT:g}"
+        self.fingerprint = f"{self.points_fingerprint} posteriors={POSTERIOR_WEIGHT:g},{POINT_WEIGHT:g}"
         self.device, self.device_name = device, device.type
         self.inducing_points = inducing_points or DEFAULT_INDUCING_POINTS
         self.shape = shape or model.settings.shape
@@ -142,7 +144,7 @@ class SPINPredictor(Predictor):
         """Return the needed typed sites, see `Predictor`; for a `.spip` file those of its blocks."""
         if panel.haplotypes is not None:
             return super().needed_typed_sites(panel, typed_index, sites, near)
-        seen = _as_inducing_panel(panel).visible_array_sites(*sites)
+        seen = needed_array_sites(_as_inducing_panel(panel), *sites)
         low, high = np.searchsorted(typed_index, [seen[0], seen[-1] + 1]).tolist()
         return Interval(min(near.start, low), max(near.stop, high))
 
@@ -152,23 +154,28 @@ class SPINPredictor(Predictor):
         """Return the first and last position of `needed_typed_sites`, see `Predictor`."""
         if panel.haplotypes is not None:
             return super().needed_positions(panel, starts, sites, near)
-        seen, position = _as_inducing_panel(panel).visible_array_sites(*sites), panel.position
+        seen, position = needed_array_sites(_as_inducing_panel(panel), *sites), panel.position
         return int(position[min(near.start, seen[0])]), int(position[max(near.stop - 1, seen[-1])])
 
     @torch.inference_mode()
-    def encode(self, block: PanelBlock) -> EncodedBlock:
-        """Return the inducing points of a block of the panel."""
+    def encode(self, block: PanelBlock, *, with_members: bool = False) -> EncodedBlock:
+        """Return the inducing points of a block of the panel, see `BlockPredictor.encode`."""
         group_N = initial_groups(block.typed_NS, self.inducing_points, self.shape)
         x_NX = np.concatenate([block.typed_NS, block.compared_NC], axis=1)
         order_N = argsort_rows(x_NX)  # makes the rounding of sums independent of the panel's sample order
         start_BHX = self._float(group_means(x_NX, group_N))[None]
         columns, present_BH = self._columns(block), torch.ones_like(start_BHX[..., 0])
         frequency_BC = self._float(block.compared_frequency_C)[None]
-        encoded = []
+        encoded, members = [], None
         for first in range(0, len(block.alleles_UN), LABELS_PER_BATCH):
             label_UN = block.alleles_UN[first : first + LABELS_PER_BATCH]
             batches = _HaplotypeBatches(x_NX, label_UN, order_N, start_BHX.shape[1], self._float)
-            encoded.append(self.model.encode(columns, batches, start_BHX, present_BH, frequency_BC))
+            if with_members and members is None:
+                some, r_BHN = self.model.assign(columns, batches, start_BHX, present_BH, frequency_BC)
+                members = _members(r_BHN[0].cpu(), order_N)
+            else:
+                some = self.model.encode(columns, batches, start_BHX, present_BH, frequency_BC)
+            encoded.append(some)
         points = encoded[0]._replace(label_BHU=torch.cat([some.label_BHU for some in encoded], -1))
         fields_of_points = {name: value[0].cpu() for name, value in points._asdict().items()}
         return EncodedBlock(
@@ -178,6 +185,7 @@ class SPINPredictor(Predictor):
             block.n_haplotypes,
             self.model.settings.k,
             fields_of_points,
+            members,
         )
 
     @torch.inference_mode()
@@ -234,6 +242,14 @@ class SPINPredictor(Predictor):
 
     def _float(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, torch.float32)
+
+
+def _members(r_HL: Tensor, order_N: np.ndarray) -> Members:
+    """Return the members of points, without shares below MIN_MEMBER; column l is haplotype order_N[l]."""
+    r_NH = np.empty(r_HL.shape[::-1], np.float32)
+    r_NH[order_N] = r_HL.T.numpy()
+    haplotype_L, point_L = np.nonzero(r_NH >= MIN_MEMBER)
+    return Members(haplotype_L, point_L, r_NH[haplotype_L, point_L].astype(np.float64))
 
 
 def load(checkpoint: Checkpoint) -> SPINPredictor:
