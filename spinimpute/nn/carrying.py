@@ -118,10 +118,10 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
 
     def assign(
         self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
-    ) -> tuple[CarriedPoints, Tensor]:
-        """Return the points as `forward` does, and the assignment of datapoints to them, (B, H, N).
+    ) -> tuple[CarriedPoints, Iterator[Tensor]]:
+        """Return the points as `forward` does, and the assignment of each chunk's datapoints, (B, H, n).
 
-        The assignments of a datapoint to all points add up to 1.
+        The assignments of a datapoint to all points add up to 1. They are computed during the iteration.
         """
         before = self._after(self.rounds - 1, chunks, start, similarity)
         points = self._next(before, chunks, start, similarity, with_labels=True)
@@ -130,7 +130,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
     def shares(self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]) -> Tensor:
         """Return the weights (B, H, N) of datapoints in each point's means; rows sum to 1 (padding: to 0)."""
         before = self._after(self.rounds - 1, chunks, start, similarity)
-        r_BHN = self._assigned(before, chunks, start, similarity)
+        r_BHN = torch.cat(list(self._assigned(before, chunks, start, similarity)), -1)
         present_BH1 = (start.mass_BH > 0).unsqueeze(-1)
         return r_BHN * present_BH1 / r_BHN.sum(-1, keepdim=True).clamp(min=SMALLEST_MASS)
 
@@ -166,10 +166,11 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         chunks: LabelledChunks,
         start: CarriedPoints,
         similarity: Similarity[Keys],
-    ) -> Tensor:
-        """Return the assignment (B, H, N) of the datapoints to these points."""
+    ) -> Iterator[Tensor]:
+        """Yield the assignment (B, H, n) of each chunk's datapoints to these points."""
         keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
-        return torch.cat([_assignment(x_BNX, similarity, keys, prior_B1H) for x_BNX, _ in chunks], -1)
+        for x_BNX, _ in chunks:
+            yield _assignment(x_BNX, similarity, keys, prior_B1H)
 
     def _prior(self, points: CarriedPoints, start: CarriedPoints) -> Tensor:
         """Return the log prior of the points (B, 1, H)."""

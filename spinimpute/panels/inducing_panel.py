@@ -285,9 +285,8 @@ class InducingPanel:
     def verify(self) -> None:
         """Read the whole file. Raises InputError if a checksum does not match."""
         _ = self.multiallelic, self.prediction_trust
-        for block in range(self.n_blocks):
-            self.read(block)
-            self.read_states(block)
+        for block in self.blocks(0, self.n_sites):
+            self.check_states(block, self.read(block), len(self.read_states(block).mass_H))
 
     @property
     def n_blocks(self) -> int:
@@ -326,7 +325,12 @@ class InducingPanel:
 
         content = self.container.block(self.n_blocks + block)
         with self.container.decoding(f"states of block {block + 1} of {self.n_blocks}"):
-            return unpack_states(content, len(self.own_typed(block)))
+            return unpack_states(content, len(self.own_typed(block)), self.inducing_points)
+
+    def check_states(self, block: int, points: EncodedBlock, n_states: int) -> None:
+        """Raise InputError if a block has another number of points than of states."""
+        fits = len(points.points["mass_BH"]) == n_states
+        self.container.require(fits, f"block {block + 1} has other points than its states")
 
     def own_typed(self, block: int) -> range:
         """Return the array sites, as indices into `array_index`, that end the gaps of a block."""

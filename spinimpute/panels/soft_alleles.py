@@ -131,8 +131,8 @@ def unpack_points(
 def round_points(block: EncodedBlock) -> EncodedBlock:
     """Return a block with its points rounded as in a file.
 
-    Rounding makes the results from a panel equal to the results from the .spip file made from it. It also
-    removes differences that come from the order of summation.
+    Rounding makes the predictions of SPIN from a panel equal to those from the .spip file made from it. It
+    also removes differences that come from the order of summation.
     """
     whole = slice(0, len(block.sites.gap_U))
     _, points = unpack_points(pack_points(block), block.places, block.sites, whole)
@@ -251,13 +251,13 @@ def _link_steps(before: EncodedBlock, block: EncodedBlock) -> np.ndarray:
     return step_PH
 
 
-def unpack_states(content: bytes, n_own: int) -> PointStates:
-    """Decode the result of `pack_states` for a block with this number of own typed sites.
+def unpack_states(content: bytes, n_own: int, max_points: int) -> PointStates:
+    """Decode the result of `pack_states` for a block with `n_own` own typed sites.
 
-    Raises ValueError or struct.error if the content does not fit.
+    Raises ValueError or struct.error if the content does not fit, or has more than `max_points` points.
     """
     n_points, n_sites, n_from, n_links = _STATE_SIZES.unpack_from(content)
-    if n_sites != n_own or not n_points:
+    if n_sites != n_own or not 0 < n_points <= max_points:
         raise ValueError(f"{n_points} states of {n_sites} typed sites")
     expected = _STATE_SIZES.size + (2 + n_sites) * n_points + 4 * n_from + 5 * n_links
     if len(content) != expected:  # checked before memory is allocated
@@ -286,6 +286,7 @@ def unpack_states(content: bytes, n_own: int) -> PointStates:
 def _masses(stored_H: np.ndarray) -> Tensor:
     """Return stored masses, float32 (H,). Raises ValueError if they cannot be masses."""
     mass_H = torch.from_numpy(stored_H.astype(np.int16)).view(torch.bfloat16).float()
-    if not (torch.isfinite(mass_H).all() and (mass_H >= 0).all() and mass_H.sum() > 0):
+    total = mass_H.sum()  # not finite if a mass is not
+    if not (torch.isfinite(total) and (mass_H >= 0).all() and total > 0):
         raise ValueError("invalid masses")
     return mass_H

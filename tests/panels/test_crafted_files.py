@@ -33,13 +33,13 @@ def read_all(path: Path) -> list[Any]:
     """Everything that can be read of a panel, of either kind."""
     if path.suffix == ".spip":
         with spinimpute.InducingPanel.open(path) as points:
+            points.verify()
             blocks = [points.read(number) for number in points.blocks(0, points.n_sites)]
             found = [
                 points.sites.keys(),
                 points.multiallelic.tolist(),
                 points.prediction_trust.tolist(),
                 points.array_index.tolist(),
-                *(points.read_states(number).mass_H.tolist() for number in points.blocks(0, points.n_sites)),
             ]
             return [*found, *(block.points["label_BHU"].tolist() for block in blocks)]
     with spinimpute.Panel.open(path) as opened:
@@ -161,7 +161,9 @@ def test_arrays_of_other_sites(spip: Path, tmp_path: Path, index: list[int]) -> 
 
 
 def test_another_number_of_blocks(spip: Path, tmp_path: Path) -> None:
-    for change in (lambda *all: all[2].pop(), lambda *all: all[2].append(b"")):
+    for change in (
+        lambda *all: all[2].pop(), lambda *all: all[2].append(b""), lambda *all: all[2].clear()
+    ):  # fmt: skip
         refused(rewritten(spip, tmp_path / "crafted.spip", change), "its blocks do not match its array")
 
 
@@ -184,6 +186,17 @@ def test_invalid_blocks(spip: Path, tmp_path: Path, part: bytes, states: bool) -
 
     name = "states of block 2" if states else "block 2"
     refused(rewritten(spip, tmp_path / "crafted.spip", change), f"damaged: the {name} of")
+
+
+def test_other_points_than_states(spip: Path, tmp_path: Path) -> None:
+    """Points are numbers in the kernels, which do not check them."""
+
+    def change(_: Any, sections: dict[str, bytes], parts: list[bytes]) -> None:
+        n_points, n_sites = struct.unpack_from("<II", parts[len(parts) // 2])
+        fewer = struct.pack("<IIII", n_points - 1, n_sites, 0, 0)
+        parts[len(parts) // 2] = fewer + b"\0?" * (n_points - 1) + b"\0" * n_sites * (n_points - 1)
+
+    refused(rewritten(spip, tmp_path / "crafted.spip", change), "block 1 has other points than its states")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def tile_states(
         np.cumsum([0, *map(len, first)]),
         np.concatenate([np.zeros(0, np.int64), *(np.nonzero(one)[1] for one in links)]),
         np.concatenate([np.zeros(0), *(one[one > 0] for one in links)]).astype(np.float32),
+        np.array([len(one) for one in mass]),
     )
 
 
@@ -148,6 +149,26 @@ def test_points_of_one_haplotype_each_are_the_model_over_haplotypes() -> None:
         place += n_own + 1
 
 
+def test_many_points_of_which_none_stands_out() -> None:
+    """Each of 1,500 points has a posterior below MIN_POSTERIOR; they are kept all the same."""
+    n = 1_500
+    states = tile_states([np.ones(n)] * 2, [np.full((2, n), 0.5)] * 2, np.full(4, 0.01), [np.eye(n)])
+    found = posteriors_of(states, slice(0, 2), 0, np.full((4, 1), -1, np.int8))
+    np.testing.assert_allclose(dense_posteriors(found, 0, n), 1 / n, rtol=1e-3)
+
+
+def test_points_without_mass_and_padding_do_not_grow() -> None:
+    """All points but one of mass 0 have REF, and the query ALT, at many sites of one block."""
+    n, sites = 20, 40
+    mass_H = np.ones(n)
+    mass_H[3] = 0
+    allele_SH = np.zeros((sites, n))
+    allele_SH[:, 3] = 1
+    states = tile_states([mass_H], [allele_SH], np.full(sites, 1e-7), [])
+    dense_PH = dense_posteriors(posteriors_of(states, slice(0, 1), 0, np.ones((sites, 1), np.int8)), 0, n)
+    np.testing.assert_allclose(dense_PH, np.tile(mass_H / 19, (sites + 1, 1)), atol=1e-4)
+
+
 def block_of(token_HDV: np.ndarray, members: list[tuple[int, int, float]]) -> EncodedBlock:
     """A block of three typed sites with these tokens of K-mers of three sites."""
     places = PaddedSites(np.zeros(3), np.ones(3, np.float32), 0, 3, 0)
@@ -171,7 +192,7 @@ def test_links_are_shares_of_haplotypes() -> None:
     after = block_of(
         token, [(0, 1, 1.0), (1, 1, 1.0), (2, 0, 0.2), (2, 1, 0.8), (3, 0, 0.996), (3, 1, 0.004)]
     )
-    states = unpack_states(pack_states(after, slice(0, 3), before), 3)
+    states = unpack_states(pack_states(after, slice(0, 3), before), 3, 2)
     # point 0 stands for haplotype 0 and half of haplotype 1, which both go to point 1
     np.testing.assert_array_equal(states.first_P1, [0, 1, 3])
     np.testing.assert_array_equal(states.to_L, [1, 0, 1])
@@ -179,11 +200,11 @@ def test_links_are_shares_of_haplotypes() -> None:
     np.testing.assert_allclose(states.share_L, [1, share, 1 - share], atol=1 / LINK_STEPS)
     np.testing.assert_allclose(states.mass_H, [1.196, 2.804], rtol=2**-7)
     np.testing.assert_allclose(states.allele_SH, [[0, 1], [1, 0], [1, 0.25]], atol=0.02)
-    first = unpack_states(pack_states(before, slice(1, 3), None), 2)
+    first = unpack_states(pack_states(before, slice(1, 3), None), 2, 9)
     assert (len(first.first_P1), len(first.to_L), first.allele_SH.shape) == (1, 0, (2, 2))
     few = replace(after, members=Members(*(part[-1:] for part in after.members)))  # type: ignore[union-attr]
     assert MIN_LINK > 0.004 / 2.5 * LINK_STEPS
-    assert len(unpack_states(pack_states(few, slice(0, 3), before), 3).to_L) == 1
+    assert len(unpack_states(pack_states(few, slice(0, 3), before), 3, 2).to_L) == 1
 
 
 @pytest.mark.parametrize(
@@ -206,11 +227,13 @@ def test_damaged_states(change: Any) -> None:
     token = np.full((2, 1, 8), 1 / 8)
     members = [(0, 0, 1.0), (1, 1, 1.0), (2, 0, 0.5), (2, 1, 0.5)]
     content = pack_states(block_of(token, members), slice(0, 3), block_of(token, members))
-    assert len(unpack_states(content, 3).to_L) == 4
+    assert len(unpack_states(content, 3, 2).to_L) == 4
     with pytest.raises((ValueError, struct.error)):
-        unpack_states(change(content), 3)
+        unpack_states(change(content), 3, 2)
     with pytest.raises(ValueError, match="typed sites"):
-        unpack_states(content, 2)
+        unpack_states(content, 2, 2)
+    with pytest.raises(ValueError, match="2 states"):
+        unpack_states(content, 3, 1)
 
 
 @pytest.fixture
@@ -274,6 +297,8 @@ def test_the_mean_of_both(
     np.testing.assert_array_equal(imputed(1, cut), posteriors)
     np.testing.assert_allclose(imputed(0.25, cut), mean, atol=1e-6)
     # the queries are panel haplotypes, so their own alleles are the best prediction
+    with InducingEngine(random_predictor, points, job) as engine:
+        assert engine.predict_window(whole, alleles_TQ[:, :0]).shape == (points.n_sites, 0)
     true = example_panel.alleles(0, example_panel.n_sites)[:, :37]
     assert np.corrcoef(posteriors.ravel(), true.ravel())[0, 1] > 0.6
     tile, around = tile_of(points, 0)

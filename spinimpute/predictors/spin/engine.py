@@ -2,8 +2,9 @@
 
 `BlockEngine` imputes from a panel of haplotypes: it computes the inducing points of each block and discards
 them after use. `InducingEngine` imputes from a `.spip` file, which already contains the inducing points. Each
-task of the thread pool is one block (8 gaps between typed sites by default). Blocks are read whole. Results
-therefore do not depend on how a chromosome is cut into windows.
+task of the thread pool is one block (8 gaps between typed sites by default), or the posteriors of a tile of
+blocks for several queries (`point_posteriors`). Blocks are read whole, and tiles do not depend on windows.
+Results therefore do not depend on how a chromosome is cut into windows.
 
 Axes: T typed sites, Q queries, U sites of a window or block, S typed places of a block, V sites of the array
 of a `.spip` file. A place is a typed site of the block, or padding.
@@ -147,17 +148,27 @@ class InducingEngine(TorchEngine):
         # row of typed_TQ for each site of the array; -1 if it is not typed, or outside the imputed region
         self._row_V = np.where(np.isin(array, job.typed_index), row_V, -1)
         self._chain = PointChain(panel)
+        # the tile whose posteriors were computed last, its alleles, and the posteriors
+        self._last: tuple[range, np.ndarray, list[TilePosteriors]] | None = None
 
     def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
         """Return P(ALT) of one window; in blocks without typed sites, the panel's ALT frequencies."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
+        if not typed_TQ.shape[1]:
+            return p_UQ
         blocks = self.panel.blocks(window.start, window.stop)
         first = blocks.start
         while first < blocks.stop:
-            part = range(first, min(tile_of(self.panel, first)[0].stop, blocks.stop))
-            posteriors = self._posteriors(part, typed_TQ)
+            tile, around = tile_of(self.panel, first)
+            part = range(first, min(tile.stop, blocks.stop))
+            if self._last is None or self._last[0] != tile or self._last[1] is not typed_TQ:
+                self._last = None  # frees memory
+                self._last = tile, typed_TQ, self._posteriors(tile, around, typed_TQ)
+            posteriors = self._last[2]
 
-            def impute(number: int, posteriors: list[TilePosteriors] = posteriors) -> None:
+            def impute(
+                number: int, tile: range = tile, posteriors: list[TilePosteriors] = posteriors
+            ) -> None:
                 block = self.panel.read(number, window.start, window.stop)
                 places = block.places
                 allele_SQ = self._alleles(slice(places.first, places.last), typed_TQ)
@@ -166,6 +177,7 @@ class InducingEngine(TorchEngine):
                 alleles_QS = np.full((typed_TQ.shape[1], len(places.cM_S)), -1, dtype=np.int8)
                 alleles_QS[:, places.offset : places.offset + len(allele_SQ)] = allele_SQ.T
                 spin_UQ = _predict(self.predictor, block, alleles_QS)
+                self.panel.check_states(number, block, posteriors[0].points_B[number - tile.start])
                 copied_UQ = np.concatenate([some.pool(number, block) for some in posteriors], axis=1)
                 frequency_U1 = block.sites.frequency_U[:, None]
                 weight_U1 = np.float32(POINT_WEIGHT) * ((frequency_U1 > 0) & (frequency_U1 < 1))
@@ -176,16 +188,15 @@ class InducingEngine(TorchEngine):
             first = part.stop
         return p_UQ
 
-    def _posteriors(self, blocks: range, typed_TQ: np.ndarray) -> list[TilePosteriors]:
-        """Return the posteriors of points in blocks of one tile, of several queries each."""
-        around = tile_of(self.panel, blocks.start)[1]
+    def _posteriors(self, tile: range, around: range, typed_TQ: np.ndarray) -> list[TilePosteriors]:
+        """Return the posteriors of points in the blocks of a tile, of several queries each."""
         states = self._chain.states(around)
-        core = slice(blocks.start - around.start, blocks.stop - around.start)
+        core = slice(tile.start - around.start, tile.stop - around.start)
         allele_SQ = self._alleles(self._chain.typed(around), typed_TQ)
 
         def compute(number: int) -> TilePosteriors:
             queries = slice(number * QUERIES_PER_TASK, (number + 1) * QUERIES_PER_TASK)
-            return posteriors_of(states, core, blocks.start, allele_SQ[:, queries])
+            return posteriors_of(states, core, tile.start, allele_SQ[:, queries])
 
         return self.map(compute, range(-(-typed_TQ.shape[1] // QUERIES_PER_TASK)))
 

@@ -23,6 +23,7 @@ head that sums over columns).
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -153,11 +154,11 @@ class GenotypeSPIN(nn.Module):
         start_BHX: Tensor,
         present_BH: Tensor,
         frequency_BC: Tensor,
-    ) -> tuple[CarriedPoints, Tensor]:
-        """Return the points of `encode`, and the assignment of haplotypes to them, (B, H, N)."""
+    ) -> tuple[CarriedPoints, Iterator[Tensor]]:
+        """Return the points of `encode`, and the assignment of each chunk's haplotypes to them, (B, H, n)."""
         start, similarity = self._start(columns, start_BHX, present_BH, frequency_BC, HaplotypeSimilarity)
-        points, r_BHN = self.encoder.assign(chunks, start, similarity)
-        return self._tokens(points, columns), r_BHN
+        points, assigned = self.encoder.assign(chunks, start, similarity)
+        return self._tokens(points, columns), assigned
 
     def keys(self, points: CarriedPoints, columns: Columns) -> AttentionKeys:
         """Return the part of the attention that depends on the points of `encode`, not on the queries."""

@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.hmm.lanes import all_lanes, load, multiply_add, store, sum_lanes
-from spinimpute.hmm.parameters import FLANK, LANES, MISMATCH
+from spinimpute.hmm.lanes import all_lanes, load, multiply_add, store, sum_lanes, where_positive
+from spinimpute.hmm.parameters import FLANK, LANES, MAX_THRESHOLD_SHARE, MISMATCH
 from spinimpute.hmm.steps import jump_probabilities
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import EncodedBlock
@@ -35,7 +35,9 @@ from spinimpute.predictors.typed_tiles import TILE_GAPS
 from spinimpute.runtime.kernels import kernel
 
 POINT_WEIGHT = 0.4  # of the posteriors in the mean with SPIN (benchmarks/tried.md)
-MIN_POSTERIOR = 1e-3  # smaller posteriors of a point are left out
+# Smaller posteriors of a point are left out; but the threshold is at most MAX_THRESHOLD_SHARE of the mean of
+# all points, so that points are left where none stands out.
+MIN_POSTERIOR = 1e-3
 CACHED_BLOCKS = 256  # blocks whose states are kept in memory: several tiles with their flanks
 SMALLEST_SUM = np.float32(1e-30)  # avoids division by 0
 
@@ -71,6 +73,7 @@ class TileStates(NamedTuple):
     row_B: np.ndarray  # int64
     to_L: np.ndarray  # int64, point of the next block
     share_L: np.ndarray  # float32
+    points_B: np.ndarray  # int64, number of points of each block
 
 
 class Entries(NamedTuple):
@@ -84,7 +87,7 @@ class Entries(NamedTuple):
 @kernel(fast=True)
 def _forward_backward(states, allele_S, value_PCL):  # type: ignore[no-untyped-def]
     """Write the posteriors of all points at each place for one query; alleles are -1 where missing."""
-    mass_BCL, alt_SCL, jump_S, first_S, first_H, row_B, to_L, share_L = states
+    mass_BCL, alt_SCL, jump_S, first_S, first_H, row_B, to_L, share_L, _ = states
     n_blocks, n_vectors, _ = mass_BCL.shape
     one, zero = np.float32(1), np.float32(0)
     x_CL, y_CL = np.empty((n_vectors, LANES), np.float32), np.empty((n_vectors, LANES), np.float32)
@@ -141,8 +144,11 @@ def _forward_backward(states, allele_S, value_PCL):  # type: ignore[no-untyped-d
                 store(x_CL, c, x)
             mean = max(sum_lanes(total), SMALLEST_SUM)
             scale = stay / mean
-            for c in range(n_vectors):  # divided by the mean, the values keep their size
-                store(x_CL, c, multiply_add(load(x_CL, c), all_lanes(scale), all_lanes(jump)))
+            for c in range(
+                n_vectors
+            ):  # divided by the mean, the values of points with a mass keep their size
+                x = multiply_add(load(x_CL, c), all_lanes(scale), all_lanes(jump))
+                store(x_CL, c, where_positive(load(mass_BCL, (b, c)), x))
         place -= 1
         _multiply_posterior(value_PCL, place, x_CL)
         if b > 0:
@@ -191,18 +197,18 @@ def _multiply_posterior(value_PCL, place, x_CL):  # type: ignore[no-untyped-def]
 
 
 @kernel()
-def _count_entries(value_PCL, first_P, stop_P, count_P):  # type: ignore[no-untyped-def]
-    """Count the points with a posterior of at least MIN_POSTERIOR at the places [first, stop)."""
+def _count_entries(value_PCL, first_P, stop_P, least, count_P):  # type: ignore[no-untyped-def]
+    """Count the points with a posterior of at least `least` at the places [first, stop)."""
     for p in range(first_P, stop_P):
         n = 0
         for c in range(value_PCL.shape[1]):
             for lane in range(LANES):
-                n += value_PCL[p, c, lane] >= MIN_POSTERIOR
+                n += value_PCL[p, c, lane] >= least
         count_P[p - first_P] = n
 
 
 @kernel()
-def _write_entries(value_PCL, first_P, stop_P, point_E, posterior_E):  # type: ignore[no-untyped-def]
+def _write_entries(value_PCL, first_P, stop_P, least, point_E, posterior_E):  # type: ignore[no-untyped-def]
     """Write these points, and their posteriors divided by the sum at each place."""
     e = 0
     for p in range(first_P, stop_P):
@@ -210,7 +216,7 @@ def _write_entries(value_PCL, first_P, stop_P, point_E, posterior_E):  # type: i
         for c in range(value_PCL.shape[1]):
             for lane in range(LANES):
                 value = value_PCL[p, c, lane]
-                if value >= MIN_POSTERIOR:
+                if value >= least:
                     point_E[e], posterior_E[e] = c * LANES + lane, value
                     total += value
                     e += 1
@@ -251,14 +257,16 @@ class TilePosteriors(NamedTuple):
     entries: Entries
     first_P: np.ndarray  # int64 (B,), first place of each block
     own_B: np.ndarray  # int64 (B,), number of own typed sites of each block
+    points_B: np.ndarray  # int64 (B,), number of points of each block
     first_block: int
 
     def pool(self, block: int, encoded: EncodedBlock) -> np.ndarray:
-        """Return P(ALT) at the sites of a block, float32 (U, Q)."""
+        """Return P(ALT) at the sites of a block that has the points of the states, float32 (U, Q)."""
         i = block - self.first_block
         sites = encoded.sites
         out_UQ = np.empty((len(sites.gap_U), len(self.entries.first_QP1)), np.float32)
         label_HU = np.ascontiguousarray(encoded.points["label_BHU"].numpy())
+        assert len(label_HU) == self.points_B[i]
         fraction_U = sites.fraction_U.astype(np.float32)
         _pool_labels(self.entries, self.first_P[i], self.own_B[i], label_HU, sites.gap_U, fraction_U, out_UQ)
         return out_UQ
@@ -305,6 +313,7 @@ class PointChain:
             row_B.astype(np.int64),
             np.concatenate([np.zeros(0, np.int64), *(one.to_L for one in read[1:])]),
             np.concatenate([np.zeros(0, np.float32), *(one.share_L for one in read[1:])]),
+            np.array([len(one.mass_H) for one in read]),
         )
 
     def _read(self, block: int) -> PointStates:
@@ -313,6 +322,7 @@ class PointChain:
             self._cached[block] = self._panel.read_states(block)
             while len(self._cached) > CACHED_BLOCKS:
                 self._cached.popitem(last=False)
+        self._cached.move_to_end(block)
         return self._cached[block]
 
 
@@ -326,17 +336,22 @@ def posteriors_of(states: TileStates, core: slice, first_block: int, allele_SQ: 
     first_P = states.first_S + np.arange(n_blocks + 1)
     start, stop = int(first_P[core.start]), int(first_P[core.stop])
     value_PCL = np.empty((int(first_P[-1]), *states.mass_BCL.shape[1:]), np.float32)
+    least = np.float32(min(MIN_POSTERIOR, MAX_THRESHOLD_SHARE / value_PCL[0].size))
     allele_QS = np.ascontiguousarray(allele_SQ.T)
     count_QP = np.empty((len(allele_QS), stop - start), np.int64)
     parts = []
     for allele_S, count_P in zip(allele_QS, count_QP, strict=True):
         _forward_backward(states, allele_S, value_PCL)
-        _count_entries(value_PCL, start, stop, count_P)
+        _count_entries(value_PCL, start, stop, least, count_P)
         n = int(count_P.sum())
         parts.append((np.empty(n, np.int32), np.empty(n, np.float32)))
-        _write_entries(value_PCL, start, stop, *parts[-1])
+        _write_entries(value_PCL, start, stop, least, *parts[-1])
     return TilePosteriors(
-        _joined(count_QP, parts), first_P[core] - start, np.diff(states.first_S)[core], first_block
+        _joined(count_QP, parts),
+        first_P[core] - start,
+        np.diff(states.first_S)[core],
+        states.points_B[core],
+        first_block,
     )
 
 

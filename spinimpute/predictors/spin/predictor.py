@@ -9,7 +9,7 @@ padding), U sites that a block imputes, C untyped sites by which haplotypes are 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -141,7 +141,7 @@ class SPINPredictor(Predictor):
     def needed_typed_sites(
         self, panel: ReferencePanel, typed_index: np.ndarray, sites: Interval, near: Interval
     ) -> Interval:
-        """Return the needed typed sites, see `Predictor`; for a `.spip` file those of its blocks."""
+        """Return the needed typed sites, see `Predictor`; for a `.spip` file those of tiles with flanks."""
         if panel.haplotypes is not None:
             return super().needed_typed_sites(panel, typed_index, sites, near)
         seen = needed_array_sites(_as_inducing_panel(panel), *sites)
@@ -171,8 +171,8 @@ class SPINPredictor(Predictor):
             label_UN = block.alleles_UN[first : first + LABELS_PER_BATCH]
             batches = _HaplotypeBatches(x_NX, label_UN, order_N, start_BHX.shape[1], self._float)
             if with_members and members is None:
-                some, r_BHN = self.model.assign(columns, batches, start_BHX, present_BH, frequency_BC)
-                members = _members(r_BHN[0].cpu(), order_N)
+                some, assigned = self.model.assign(columns, batches, start_BHX, present_BH, frequency_BC)
+                members = _members(assigned, order_N)
             else:
                 some = self.model.encode(columns, batches, start_BHX, present_BH, frequency_BC)
             encoded.append(some)
@@ -244,12 +244,20 @@ class SPINPredictor(Predictor):
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device, torch.float32)
 
 
-def _members(r_HL: Tensor, order_N: np.ndarray) -> Members:
-    """Return the members of points, without shares below MIN_MEMBER; column l is haplotype order_N[l]."""
-    r_NH = np.empty(r_HL.shape[::-1], np.float32)
-    r_NH[order_N] = r_HL.T.numpy()
-    haplotype_L, point_L = np.nonzero(r_NH >= MIN_MEMBER)
-    return Members(haplotype_L, point_L, r_NH[haplotype_L, point_L].astype(np.float64))
+def _members(assigned: Iterable[Tensor], order_N: np.ndarray) -> Members:
+    """Return the members of points, without shares below MIN_MEMBER.
+
+    `assigned` are the assignments (1, H, n) of batches of haplotypes, in the order order_N.
+    """
+    parts, start = [], 0
+    for r_BHL in assigned:
+        r_LH = r_BHL[0].T.cpu().numpy()
+        place_L, point_L = np.nonzero(r_LH >= MIN_MEMBER)
+        parts.append((order_N[start + place_L], point_L, r_LH[place_L, point_L].astype(np.float64)))
+        start += len(r_LH)
+    haplotype_L, point_L, share_L = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    order_L = np.argsort(haplotype_L, kind="stable")
+    return Members(haplotype_L[order_L], point_L[order_L], share_L[order_L])
 
 
 def load(checkpoint: Checkpoint) -> SPINPredictor:
