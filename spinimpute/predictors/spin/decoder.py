@@ -14,14 +14,23 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spinimpute.nn.carrying import CarriedPoints, attend_to_points, pooled_labels, start_at_zero
+from spinimpute.predictors.haplotype_attention.layers import padded
+from spinimpute.predictors.spin.decoder_kernel import (
+    FREQUENCY_SHARE,
+    LOGIT_SCALE,
+    MIN_PROBABILITY,
+    MIN_TOTAL,
+    CorrectionWeights,
+    Gates,
+    decode_labels,
+)
 
-FREQUENCY_SHARE = 0.001  # weight of the panel's ALT frequency in the P(ALT) of a head
-MIN_PROBABILITY = 1e-6  # not 1e-8, because 1 - 1e-8 equals 1 in float32
 ENTROPY_OFFSET = 1e-9  # added to a weight before taking logs
 GATE_FEATURES = 5  # features of a site that the gate sees
 CORRECTION_FEATURES = 2  # further features of a site that only the correction sees
@@ -63,6 +72,11 @@ class HeadAttention(NamedTuple):
 
     attention_BGQH: Tensor  # weights, sum 1 over the inducing points
     summary_BQC: Tensor  # entropy of each head's weights, then the largest weight of each head
+
+
+def _clamped(frequency_BU: Tensor) -> Tensor:
+    """Return frequencies that have finite log odds."""
+    return frequency_BU.clamp(1e-5, 1 - 1e-5)
 
 
 class LabelDecoder(nn.Module):
@@ -110,12 +124,12 @@ class LabelDecoder(nn.Module):
         """Return the logits of P(ALT), see `forward`. label_BHU are the points' labels at the sites."""
         summary_BQC = attention.summary_BQC
         pooled_BGQU = pooled_labels(attention.attention_BGQH, label_BHU)
-        f_BU = sites.frequency_BU.clamp(1e-5, 1 - 1e-5)
+        f_BU = _clamped(sites.frequency_BU)
         p_BGQU = torch.lerp(pooled_BGQU, f_BU[:, None, None], FREQUENCY_SHARE)
         p_BGQU = p_BGQU.clamp(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
         site_BUF = self._site_features(sites, f_BU)
         mixed_BQU = torch.logit(self._mix_heads(p_BGQU, summary_BQC, site_BUF[..., :GATE_FEATURES]))
-        logit_BGQU = torch.cat([torch.logit(p_BGQU), mixed_BQU.unsqueeze(1)], dim=1) / 4
+        logit_BGQU = torch.cat([torch.logit(p_BGQU), mixed_BQU.unsqueeze(1)], dim=1) * LOGIT_SCALE
         hidden_BWL = features_first([self.from_heads], logit_BGQU.flatten(2))
         query_BWQ1 = self.from_query(summary_BQC).transpose(1, 2).unsqueeze(-1)
         site_BW1U = self.from_site(site_BUF).transpose(1, 2).unsqueeze(2)
@@ -123,6 +137,27 @@ class LabelDecoder(nn.Module):
         hidden_BWL = features_first([self.middle], F.relu(hidden_BWQU).flatten(2))
         correction_B1L = features_first([self.last], F.relu(hidden_BWL))
         return mixed_BQU, mixed_BQU + correction_B1L.view_as(mixed_BQU)
+
+    def decode_compiled(
+        self, attention: HeadAttention, label_BHU: Tensor, sites: SiteInformation, weights: CorrectionWeights
+    ) -> Tensor:
+        """Return P(ALT), (Q, U), of `decode` for one block (B = 1), on a CPU, without gradients.
+
+        `weights` are those of this decoder.
+        """
+        pooled_GQU = pooled_labels(attention.attention_BGQH, label_BHU)[0]
+        f_BU = _clamped(sites.frequency_BU)
+        site_UF = self._site_features(sites, f_BU)[0]
+        summary_QC = attention.summary_BQC[0]
+        gates = Gates(
+            torch.softmax(self.gate_query(summary_QC), -1).numpy(),
+            torch.softmax(self.gate_site(site_UF[:, :GATE_FEATURES]), -1).T.contiguous().numpy(),
+            np.ascontiguousarray(padded(self.from_query(summary_QC).T.numpy()).T),
+            padded((self.from_site(site_UF) + self.from_heads.bias).T.numpy()),
+        )
+        out_QU = np.empty(pooled_GQU.shape[1:], np.float32)
+        decode_labels(weights, gates, pooled_GQU.contiguous().numpy(), f_BU[0].numpy(), out_QU)
+        return torch.from_numpy(out_QU)
 
     def _mix_heads(self, p_BGQU: Tensor, summary_BQC: Tensor, site_BUF: Tensor) -> Tensor:
         """Return the mean of the heads, weighted by softmax(gate of the query + gate of the site)."""
@@ -133,7 +168,7 @@ class LabelDecoder(nn.Module):
         weighted_BGQU = (
             p_BGQU * query_BQG.transpose(1, 2).unsqueeze(-1) * site_BUG.transpose(1, 2).unsqueeze(2)
         )
-        mixed_BQU = weighted_BGQU.sum(1) / total_BQU.clamp(min=1e-20)
+        mixed_BQU = weighted_BGQU.sum(1) / total_BQU.clamp(min=MIN_TOTAL)
         return mixed_BQU.clamp(MIN_PROBABILITY, 1 - MIN_PROBABILITY)
 
     def _site_features(self, sites: SiteInformation, f_BU: Tensor) -> Tensor:

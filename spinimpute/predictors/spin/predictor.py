@@ -19,7 +19,7 @@ from torch import Tensor
 from spinimpute.genotypes.blocks import BlockShape, argsort_rows, group_means, initial_groups
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
-from spinimpute.nn.model_weights import network_of
+from spinimpute.nn.model_weights import arrays_of, network_of
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock, Members, PanelBlock
 from spinimpute.panels.reference import ReferencePanel
@@ -32,6 +32,7 @@ from spinimpute.predictors.interface import (
 )
 from spinimpute.predictors.registry import SPIN_KIND
 from spinimpute.predictors.spin.decoder import SiteInformation
+from spinimpute.predictors.spin.decoder_kernel import CorrectionWeights
 from spinimpute.predictors.spin.device_blocks import DeviceBlocks
 from spinimpute.predictors.spin.device_engine import DeviceEngine
 from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine
@@ -104,6 +105,7 @@ class SPINPredictor(Predictor):
     ) -> None:
         self.model = model.to(device).eval()
         self._matcher = compiled_match if device.type == "cpu" else match
+        self._correction = CorrectionWeights.of(arrays_of(model.decoder.state_dict()))
         # identifies what inducing points depend on
         self.points_fingerprint = (
             f"{fingerprint} k={model.settings.k} rounds={model.settings.rounds} encoder={ENCODER}"
@@ -219,8 +221,11 @@ class SPINPredictor(Predictor):
                 some_U = wanted_U[j : j + SITES_PER_BATCH]
                 sites = self._sites(block.sites, some_U, block.n_haplotypes)
                 label_BHU = points.label_BHU[..., torch.from_numpy(some_U).to(self.device)]
-                _, logit_BQU = self.model.decoder.decode(attention, label_BHU, sites)
-                out_UQ[some_U, queries] = torch.sigmoid(logit_BQU[0]).T.cpu().numpy()
+                if self.device.type == "cpu":
+                    p_QU = self.model.decoder.decode_compiled(attention, label_BHU, sites, self._correction)
+                else:
+                    p_QU = torch.sigmoid(self.model.decoder.decode(attention, label_BHU, sites)[1][0]).cpu()
+                out_UQ[some_U, queries] = p_QU.T.numpy()
         return out_UQ
 
     def _columns(self, block: PanelBlock | EncodedBlock) -> Columns:
