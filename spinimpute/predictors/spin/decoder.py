@@ -143,7 +143,7 @@ class LabelDecoder(nn.Module):
     ) -> Tensor:
         """Return P(ALT), (Q, U), of `decode` for one block (B = 1), on a CPU, without gradients.
 
-        `weights` are those of this decoder.
+        `weights` must be made from this decoder.
         """
         pooled_GQU = pooled_labels(attention.attention_BGQH, label_BHU)[0]
         f_BU = _clamped(sites.frequency_BU)

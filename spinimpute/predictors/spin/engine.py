@@ -164,29 +164,36 @@ class InducingEngine(TorchEngine):
             if self._last is None or self._last[0] != tile or self._last[1] is not typed_TQ:
                 self._last = None  # frees memory
                 self._last = tile, typed_TQ, self._posteriors(tile, around, typed_TQ)
-            posteriors = self._last[2]
-
-            def impute(
-                number: int, tile: range = tile, posteriors: list[TilePosteriors] = posteriors
-            ) -> None:
-                block = self.panel.read(number, window.start, window.stop)
-                places = block.places
-                allele_SQ = self._alleles(slice(places.first, places.last), typed_TQ)
-                if (self._row_V[places.first : places.last] < 0).all():
-                    return
-                alleles_QS = np.full((typed_TQ.shape[1], len(places.cM_S)), -1, dtype=np.int8)
-                alleles_QS[:, places.offset : places.offset + len(allele_SQ)] = allele_SQ.T
-                spin_UQ = _predict(self.predictor, block, alleles_QS)
-                self.panel.check_states(number, block, posteriors[0].points_B[number - tile.start])
-                copied_UQ = np.concatenate([some.pool(number, block) for some in posteriors], axis=1)
-                frequency_U1 = block.sites.frequency_U[:, None]
-                weight_U1 = np.float32(POINT_WEIGHT) * ((frequency_U1 > 0) & (frequency_U1 < 1))
-                mean_UQ = (1 - weight_U1) * spin_UQ + weight_U1 * copied_UQ
-                p_UQ[block.sites.panel_index_U - window.start] = mean_UQ
-
-            self.map(impute, part)
+            work = partial(self._impute_block, window, tile.start, self._last[2], typed_TQ, p_UQ)
+            self.map(work, part)
             first = part.stop
         return p_UQ
+
+    def _impute_block(
+        self,
+        window: Interval,
+        first: int,
+        posteriors: Sequence[TilePosteriors],
+        typed_TQ: np.ndarray,
+        p_UQ: np.ndarray,
+        number: int,
+    ) -> None:
+        """Write P(ALT) of a block to its sites of the window; `first` is the first block of its tile."""
+        block = self.panel.read(number, window.start, window.stop)
+        places = block.places
+        visible = slice(places.first, places.last)
+        if (self._row_V[visible] < 0).all():
+            return
+        alleles_QS = np.full((typed_TQ.shape[1], len(places.cM_S)), -1, dtype=np.int8)
+        columns = slice(places.offset, places.offset + places.last - places.first)
+        alleles_QS[:, columns] = self._alleles(visible, typed_TQ).T
+        spin_UQ = _predict(self.predictor, block, alleles_QS)
+        self.panel.check_states(number, block, posteriors[0].points_B[number - first])
+        copied_UQ = np.concatenate([some.pool(number, block) for some in posteriors], axis=1)
+        frequency_U1 = block.sites.frequency_U[:, None]
+        weight_U1 = np.float32(POINT_WEIGHT) * ((frequency_U1 > 0) & (frequency_U1 < 1))
+        mean_UQ = (1 - weight_U1) * spin_UQ + weight_U1 * copied_UQ
+        p_UQ[block.sites.panel_index_U - window.start] = mean_UQ
 
     def _posteriors(self, tile: range, around: range, typed_TQ: np.ndarray) -> list[TilePosteriors]:
         """Return the posteriors of points in the blocks of a tile, of several queries each."""
