@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.nn.carrying import CarriedPoints, CompetingEncoder, LabelledChunks, Similarity, pooled_labels
+from spinimpute.nn.carrying import CarriedPoints, CarryingEncoder, LabelledChunks, pooled_labels
 from spinimpute.predictors.spin.decoder import HeadAttention, LabelDecoder, SiteInformation
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
-from spinimpute.predictors.spin.similarity import Columns, HaplotypeSimilarity, Keys
+from spinimpute.predictors.spin.similarity import Columns, HaplotypeSimilarity
 from spinimpute.training.episodes import EpisodeSettings
 
 OF_A_SITE, OF_A_BLOCK = 4, 32  # numbers that labels are embedded in
@@ -152,29 +152,12 @@ class TokensAlone(GenotypeSPIN):
         )
 
 
-class ReadingEncoder(CompetingEncoder[Keys]):
-    """Softmax over the haplotypes: each inducing point reads independently, and all have the same mass."""
-
-    def forward(
-        self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
-    ) -> CarriedPoints:
-        ((x_BNX, label_BNU),) = chunks
-        present_BH = (start.mass_BH > 0).to(x_BNX.dtype)
-        mass_BH = present_BH * x_BNX.shape[1] / present_BH.sum(1, keepdim=True)
-        feature_BHF = start.feature_BHF
-        for _ in range(self.rounds):
-            score_BNH = similarity.scores(x_BNX, similarity.keys(feature_BHF))
-            weight_BHN = torch.softmax(score_BNH, dim=1).transpose(1, 2)
-            feature_BHF = similarity.sums(weight_BHN, x_BNX)
-        return CarriedPoints(feature_BHF, weight_BHN @ label_BNU, mass_BH)
-
-
 class NoCompetition(GenotypeSPIN):
-    """Inducing points start from groups of haplotypes, but do not compete."""
+    """Softmax over the haplotypes: inducing points do not compete for them."""
 
     def __init__(self, settings: SPINSettings) -> None:
         super().__init__(settings)
-        self.encoder = ReadingEncoder(settings.rounds)
+        self.encoder = CarryingEncoder(settings.rounds, axis="datapoints")
 
 
 class ConstantsWithoutCompetition(ConstantStarts, NoCompetition):

@@ -10,6 +10,7 @@ distance, not at random.
                here         r_nh = softmax over H of (score(x_n, h) + prior log(mass_h));
                             mass_h = sum_n r_nh, features and labels of h are means over n with weights r_nh;
                             H starts from datapoints or from means of several
+                            (`CarryingEncoder`; its option `axis` selects the paper's softmax over datapoints)
     predictor  paper, 3.2   a query attends to H, values are projected, a network predicts the label
                here         head g averages the labels of H, p_gq = sum_h softmax_h(logit_gqh) label_h
                             (`LabelReader`); a network corrects these means
@@ -25,19 +26,20 @@ of a datapoint.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Literal, NamedTuple, Protocol, TypeVar, get_args
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from spinimpute.nn.checks import require_count
+from spinimpute.nn.checks import require_choice, require_count
 
 NO_POINT = -1e30  # logit of padding, below the logits of all inducing points
 SMALLEST_MASS = 1e-30  # avoids division by 0 for a point without datapoints
 MASS_OFFSET = 0.1  # in log(mass + offset): a point without datapoints keeps a finite prior
 
 Keys = TypeVar("Keys")
+Axis = Literal["points", "datapoints"]
 LabelledChunk = tuple[Tensor, Tensor]  # x_BNX, label_BNU
 
 
@@ -92,17 +94,29 @@ class Similarity(Protocol[Keys]):
         ...
 
 
-class CompetingEncoder(nn.Module, Generic[Keys]):
-    """Encoder that assigns the datapoints of a context softly to inducing points and averages their labels.
+class CarryingEncoder(nn.Module, Generic[Keys]):
+    """Encoder that averages the datapoints of a context and their labels into inducing points.
 
-    Each round assigns the datapoints to the points of the previous round and computes new means.
+    Each round compares the datapoints with the points of the previous round and computes new means.
+
+    Parameters
+    ----------
+    rounds : int
+        Number of rounds.
+    axis : {"points", "datapoints"}
+        Axis of the softmax. "points": each datapoint is shared among the points; its weights sum to 1 over H.
+        The mass of a point is the sum of its weights. It enters the next round's scores as a prior.
+        "datapoints": each point attends to all datapoints; its weights sum to 1 over N, as in the papers.
+        Points do not depend on each other, and have equal masses.
     """
 
-    def __init__(self, rounds: int) -> None:
+    def __init__(self, rounds: int, axis: Axis = "points") -> None:
         super().__init__()
         require_count("rounds", rounds)
+        require_choice("axis", axis, get_args(Axis))
         self.rounds = rounds
-        self.prior = nn.Parameter(torch.tensor(0.5))
+        self.axis = axis
+        self.prior = nn.Parameter(torch.tensor(0.5)) if axis == "points" else None
 
     def forward(
         self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
@@ -113,8 +127,7 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         therefore does not depend on how the context is cut, and one chunk is in memory at a time. The
         backward pass computes each chunk again.
         """
-        before = self._after(self.rounds - 1, chunks, start, similarity)
-        return self._next(before, chunks, start, similarity, with_labels=True)
+        return self._next(self._before_last(chunks, start, similarity), chunks, start, similarity)
 
     def assign(
         self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
@@ -122,24 +135,27 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         """Return the points as `forward` does, and the assignment of each chunk's datapoints, (B, H, n).
 
         The assignments of a datapoint to all points add up to 1. They are computed during the iteration.
+        The axis must be "points".
         """
-        before = self._after(self.rounds - 1, chunks, start, similarity)
-        points = self._next(before, chunks, start, similarity, with_labels=True)
-        return points, self._assigned(before, chunks, start, similarity)
+        require_choice("axis", self.axis, ("points",))
+        before = self._before_last(chunks, start, similarity)
+        scores = self._scores(before, chunks, start, similarity)
+        return self._next(before, chunks, start, similarity), (self._weights(score)[1] for score in scores)
 
     def shares(self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]) -> Tensor:
         """Return the weights (B, H, N) of datapoints in each point's means; rows sum to 1 (padding: to 0)."""
-        before = self._after(self.rounds - 1, chunks, start, similarity)
-        r_BHN = torch.cat(list(self._assigned(before, chunks, start, similarity)), -1)
+        before = self._before_last(chunks, start, similarity)
+        score_BNH = torch.cat(list(self._scores(before, chunks, start, similarity)), 1)
+        r_BHN = self._weights(score_BNH)[1]
         present_BH1 = (start.mass_BH > 0).unsqueeze(-1)
         return r_BHN * present_BH1 / r_BHN.sum(-1, keepdim=True).clamp(min=SMALLEST_MASS)
 
-    def _after(
-        self, rounds: int, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
+    def _before_last(
+        self, chunks: LabelledChunks, start: CarriedPoints, similarity: Similarity[Keys]
     ) -> CarriedPoints:
-        """Return the points after this number of rounds, without labels."""
+        """Return the points before the last round, without labels."""
         points = start
-        for _ in range(rounds):
+        for _ in range(self.rounds - 1):
             points = self._next(points, chunks, start, similarity, with_labels=False)
         return points
 
@@ -150,59 +166,90 @@ class CompetingEncoder(nn.Module, Generic[Keys]):
         start: CarriedPoints,
         similarity: Similarity[Keys],
         *,
-        with_labels: bool,
+        with_labels: bool = True,
     ) -> CarriedPoints:
         """Return the points of the next round."""
         keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
-        mass_BH, feature_BHF, label_BHU = _sums(chunks, similarity, keys, prior_B1H, with_labels=with_labels)
-        divisor_BH1 = mass_BH.clamp(min=SMALLEST_MASS).unsqueeze(-1)
-        return CarriedPoints(
-            feature_BHF / divisor_BH1, label_BHU / divisor_BH1, mass_BH * (start.mass_BH > 0)
-        )
 
-    def _assigned(
+        def sums(x_BNX: Tensor, label_BNU: Tensor) -> _Sums:
+            log_scale_BH1, r_BHN = self._weights(similarity.scores(x_BNX, keys) + prior_B1H)
+            # disable autocast: sums over a large context need float32
+            with torch.autocast(r_BHN.device.type, enabled=False):
+                mass_BH, feature_BHF = r_BHN.sum(-1), similarity.sums(r_BHN, x_BNX)
+                return _Sums(log_scale_BH1, mass_BH, feature_BHF, multiply(r_BHN, label_BNU))
+
+        total: _Sums | None = None
+        n_datapoints = 0
+        for x_BNX, label_BNU in chunks:
+            label_BNU = label_BNU if with_labels else label_BNU[..., :0]
+            if torch.is_grad_enabled() and len(chunks) > 1:
+                part: _Sums = checkpoint(sums, x_BNX, label_BNU, use_reentrant=False)
+            else:
+                part = sums(x_BNX, label_BNU)
+            total = part if total is None else total.merge(part)
+            n_datapoints += x_BNX.shape[1]
+        if total is None:
+            raise ValueError("chunks must contain at least one chunk")
+        divisor_BH1 = total.mass_BH.clamp(min=SMALLEST_MASS).unsqueeze(-1)
+        present_BH = start.mass_BH > 0
+        mass_BH = total.mass_BH * present_BH
+        if self.axis == "datapoints":
+            mass_BH = n_datapoints * present_BH / present_BH.sum(1, keepdim=True).to(mass_BH.dtype)
+        return CarriedPoints(total.feature_BHF / divisor_BH1, total.label_BHU / divisor_BH1, mass_BH)
+
+    def _weights(self, score_BNH: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the weights (B, H, N) of a chunk's datapoints, and the log of a factor that they lack.
+
+        The factor is 1 with the softmax over points. With the softmax over datapoints, it makes the
+        weights of chunks comparable. Computed in float32 or wider.
+        """
+        score_BNH = score_BNH.to(torch.promote_types(score_BNH.dtype, torch.float32))
+        if self.axis == "points":
+            r_BHN = torch.softmax(score_BNH, dim=-1).transpose(1, 2)
+            return r_BHN.new_zeros(1, 1, 1), r_BHN
+        score_BHN = score_BNH.transpose(1, 2)
+        # without gradient, because the factor cancels; a chunk may have no datapoints
+        log_scale_BH1 = score_BHN.detach().logsumexp(-1, keepdim=True).clamp(min=NO_POINT)
+        return log_scale_BH1, (score_BHN - log_scale_BH1).exp()
+
+    def _scores(
         self,
         points: CarriedPoints,
         chunks: LabelledChunks,
         start: CarriedPoints,
         similarity: Similarity[Keys],
     ) -> Iterator[Tensor]:
-        """Yield the assignment (B, H, n) of each chunk's datapoints to these points."""
+        """Yield the scores (B, n, H) of each chunk's datapoints with these points, priors included."""
         keys, prior_B1H = similarity.keys(points.feature_BHF), self._prior(points, start)
         for x_BNX, _ in chunks:
-            yield _assignment(x_BNX, similarity, keys, prior_B1H)
+            yield similarity.scores(x_BNX, keys) + prior_B1H
 
     def _prior(self, points: CarriedPoints, start: CarriedPoints) -> Tensor:
         """Return the log prior of the points (B, 1, H)."""
+        if self.prior is None:
+            return torch.zeros_like(points.mass_BH).unsqueeze(1)
         absent_BH = (start.mass_BH <= 0) | (points.mass_BH <= 0)
         return (self.prior * points.log_mass_BH).masked_fill(absent_BH, NO_POINT).unsqueeze(1)
 
 
-Sums = tuple[Tensor, Tensor, Tensor]
+class _Sums(NamedTuple):
+    """Weighted sums over the datapoints of one or more chunks, all of which lack the same factor."""
 
+    log_scale_BH1: Tensor  # logarithm of the factor
+    mass_BH: Tensor
+    feature_BHF: Tensor
+    label_BHU: Tensor
 
-def _sums(
-    chunks: LabelledChunks, similarity: Similarity[Keys], keys: Keys, prior_B1H: Tensor, *, with_labels: bool
-) -> Sums:
-    """Return masses (B, H) and sums of features (B, H, F) and labels (B, H, U); U is 0 without labels."""
-
-    def sums(x_BNX: Tensor, label_BNU: Tensor) -> Sums:
-        r_BHN = _assignment(x_BNX, similarity, keys, prior_B1H)
-        # disable autocast: sums over a large context need float32
-        with torch.autocast(r_BHN.device.type, enabled=False):
-            return r_BHN.sum(-1), similarity.sums(r_BHN, x_BNX), multiply(r_BHN, label_BNU)
-
-    total: Sums | None = None
-    for x_BNX, label_BNU in chunks:
-        label_BNU = label_BNU if with_labels else label_BNU[..., :0]
-        if torch.is_grad_enabled() and len(chunks) > 1:
-            part: Sums = checkpoint(sums, x_BNX, label_BNU, use_reentrant=False)
-        else:
-            part = sums(x_BNX, label_BNU)
-        total = part if total is None else (total[0] + part[0], total[1] + part[1], total[2] + part[2])
-    if total is None:
-        raise ValueError("chunks must contain at least one chunk")
-    return total
+    def merge(self, other: _Sums) -> _Sums:
+        """Return the sums over the datapoints of both."""
+        log_scale_BH1 = torch.maximum(self.log_scale_BH1, other.log_scale_BH1)
+        a_BH1, b_BH1 = ((sums.log_scale_BH1 - log_scale_BH1).exp() for sums in (self, other))
+        return _Sums(
+            log_scale_BH1,
+            self.mass_BH * a_BH1.squeeze(-1) + other.mass_BH * b_BH1.squeeze(-1),
+            self.feature_BHF * a_BH1 + other.feature_BHF * b_BH1,
+            self.label_BHU * a_BH1 + other.label_BHU * b_BH1,
+        )
 
 
 def multiply(a_BLM: Tensor, b_BMN: Tensor) -> Tensor:
@@ -234,13 +281,6 @@ def split_float32(x: Tensor) -> list[Tensor]:
     return parts
 
 
-def _assignment(x_BNX: Tensor, similarity: Similarity[Keys], keys: Keys, prior_B1H: Tensor) -> Tensor:
-    """Assign each datapoint softly to the points: return shares (B, H, N), in float32 or wider."""
-    score_BNH = similarity.scores(x_BNX, keys) + prior_B1H
-    wide = torch.promote_types(score_BNH.dtype, torch.float32)
-    return torch.softmax(score_BNH.to(wide), dim=-1).transpose(1, 2)
-
-
 def attend_to_points(logit_BGQH: Tensor, mass_BH: Tensor) -> Tensor:
     """Return the attention (B, G, Q, H) of queries to points: softmax over H of the logits, 0 for padding."""
     return torch.softmax(logit_BGQH.masked_fill((mass_BH <= 0)[:, None, None], NO_POINT), dim=-1)
@@ -268,9 +308,12 @@ def start_at_zero(layer: nn.Linear) -> None:
 class SquaredDistance:
     """A `Similarity`: minus the squared distance of a datapoint and an inducing point.
 
-    The term |x|^2 of the datapoint is omitted: it is equal for all points, so the softmax over points does
-    not depend on it. The rest is one matrix product.
+    The rest is one matrix product if the squared norm that is equal along the axis of the softmax is left
+    out: that of the datapoint with axis "points", that of the point with axis "datapoints".
     """
+
+    def __init__(self, axis: Axis = "points") -> None:
+        self.axis = axis
 
     def sums(self, r_BHN: Tensor, x_BNX: Tensor) -> Tensor:
         """Return weighted sums (B, H, X) of the datapoints; the features are the datapoints themselves."""
@@ -285,7 +328,9 @@ class SquaredDistance:
         feature_BHF, square_B1H = keys
         # disable autocast: terms that nearly cancel need float32
         with torch.autocast(x_BNX.device.type, enabled=False):
-            return 2 * x_BNX.to(feature_BHF.dtype) @ feature_BHF.mT - square_B1H
+            x_BNX = x_BNX.to(feature_BHF.dtype)
+            square = square_B1H if self.axis == "points" else x_BNX.square().sum(-1, keepdim=True)
+            return 2 * x_BNX @ feature_BHF.mT - square
 
 
 def spread_out(x_BNX: Tensor, count: int) -> CarriedPoints:

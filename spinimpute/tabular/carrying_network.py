@@ -24,7 +24,7 @@ from torch.utils.checkpoint import checkpoint
 
 from spinimpute.nn.carrying import (
     CarriedPoints,
-    CompetingEncoder,
+    CarryingEncoder,
     LabelledChunk,
     LabelReader,
     SquaredDistance,
@@ -71,7 +71,7 @@ class CarryingNetwork(nn.Module):
             schema.vocabulary, width, columns, continuous=schema.continuous, pieces=pieces
         )
         self.keys = nn.Linear(columns * width, features)
-        self.encoder = CompetingEncoder[tuple[Tensor, Tensor]](rounds)
+        self.encoder = CarryingEncoder[tuple[Tensor, Tensor]](rounds)
         self.reader = LabelReader(heads)
         self.predictor = CorrectingPredictor(
             width=width,

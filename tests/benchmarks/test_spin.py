@@ -17,15 +17,7 @@ from benchmarks.spin.budget import BUDGET, Budget
 from benchmarks.spin.paper_form import PaperLearner
 from benchmarks.spin.scoring import SCORES, UNSEEN, held_out, score
 from benchmarks.spin.token_masking import TokenMaskingLearner
-from benchmarks.spin.variants import (
-    BlockEmbedding,
-    ConstantStarts,
-    NoCompetition,
-    NoiseStart,
-    ReadingEncoder,
-    SiteEmbedding,
-)
-from spinimpute.nn.carrying import CarriedPoints, SquaredDistance
+from benchmarks.spin.variants import BlockEmbedding, ConstantStarts, NoCompetition, NoiseStart, SiteEmbedding
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings
@@ -127,29 +119,6 @@ def test_constants_do_not_look_at_where_they_would_start(episode: Episode) -> No
     assert not np.allclose(predicted(spin(), episode), predicted(spin(), shifted), atol=1e-4)
 
 
-def test_points_that_do_not_compete_do_not_mind_one_another() -> None:
-    class Scores(SquaredDistance):
-        def keys(self, feature_BHF: torch.Tensor) -> torch.Tensor:
-            return feature_BHF
-
-        def scores(self, x_BNX: torch.Tensor, keys: torch.Tensor) -> torch.Tensor:
-            return x_BNX @ keys.transpose(1, 2)
-
-    torch.manual_seed(1)
-    x_BNX, label_BNU, start_BHX = torch.rand(1, 9, 4), torch.rand(1, 9, 3), torch.rand(1, 3, 4)
-    encoder = ReadingEncoder(1)
-
-    def encoded(points: int) -> CarriedPoints:
-        start = CarriedPoints(start_BHX[:, :points], start_BHX[:, :points, :0], torch.ones(1, points))
-        return encoder([(x_BNX, label_BNU)], start, Scores())
-
-    few, all_points = encoded(1), encoded(3)
-    assert torch.allclose(few.label_BHU[:, 0], all_points.label_BHU[:, 0])
-    weight_HN = torch.softmax(start_BHX[0] @ x_BNX[0].T, dim=1)  # by hand
-    assert torch.allclose(all_points.label_BHU[0], weight_HN @ label_BNU[0], atol=1e-6)
-    assert torch.allclose(all_points.mass_BH, torch.full((1, 3), 3.0))
-
-
 def test_noise_start_is_neither_alike_nor_steep() -> None:
     table = {row.name: row for row in rows.ablation()}
     torch.manual_seed(1)
@@ -180,7 +149,7 @@ def test_rows_change_what_they_say_and_nothing_else() -> None:
     last = rows.ablation()[-2].learner(TINY).model  # without all of it
     assert isinstance(last, NoiseStart)
     assert isinstance(last, ConstantStarts)
-    assert isinstance(last.encoder, ReadingEncoder)
+    assert last.encoder.axis == "datapoints"
     assert isinstance(last.decoder, BlockEmbedding)
 
 

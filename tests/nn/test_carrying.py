@@ -1,5 +1,7 @@
 """Inducing points that carry labels: exact in chunks, invariant to order, dependent on the context."""
 
+from typing import get_args
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from spinimpute.nn.carrying import (
+    Axis,
     CarriedPoints,
-    CompetingEncoder,
+    CarryingEncoder,
     LabelReader,
     SquaredDistance,
     attend_to_points,
@@ -19,6 +22,7 @@ from spinimpute.nn.carrying import (
 )
 
 NO_GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+AXES = st.sampled_from(get_args(Axis))
 DEVICES = ["cpu", pytest.param("cuda", marks=NO_GPU)]
 
 
@@ -54,26 +58,81 @@ def start_of(x_BNX: Tensor, count: int) -> CarriedPoints:
     sizes=st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(lambda sizes: sum(sizes) >= 3),
     rounds=st.integers(1, 3),
     seed=st.integers(0, 1_000),
+    axis=AXES,
 )
-def test_chunks_change_neither_points_nor_gradients(sizes: list[int], rounds: int, seed: int) -> None:
+def test_chunks_change_neither_points_nor_gradients(
+    sizes: list[int], rounds: int, seed: int, axis: Axis
+) -> None:
     x_BNX, label_BNU = context(sum(sizes), seed)
     found = []
     for parts in ([sum(sizes)], sizes):
-        encoder = CompetingEncoder[Tensor](rounds).double()
+        encoder = CarryingEncoder[Tensor](rounds, axis).double()
         x = x_BNX.clone().requires_grad_()
         steepness = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
         chunks = list(zip(x.split(parts, 1), label_BNU.split(parts, 1), strict=True))
         points = encoder(chunks, start_of(x, 3), Dots(steepness))
         loss = sum((part.square() * (i + 1)).sum() for i, part in enumerate(points))
-        gradients = torch.autograd.grad(loss, [x, steepness, encoder.prior])
+        gradients = torch.autograd.grad(loss, [x, steepness, *encoder.parameters()])
         found.append([*points, *gradients])
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 6), min_size=1, max_size=5).filter(lambda sizes: sum(sizes) >= 3),
+    rounds=st.integers(1, 3),
+    steepness=st.sampled_from([0.0, 0.5, 2.0]),
+    far=st.sampled_from([0.0, 30.0]),
+    axis=AXES,
+)
+def test_points_and_gradients_are_those_of_the_definition(
+    sizes: list[int], rounds: int, steepness: float, far: float, axis: Axis
+) -> None:
+    """Explicit loops over rounds, points and datapoints; datapoints that are far away give extreme scores."""
+    x, label_BNU = context(sum(sizes))
+    x = (x + far * torch.arange(sum(sizes))[:, None]).requires_grad_()
+    start, steep = start_of(x.detach(), 3), torch.tensor(steepness, dtype=torch.float64, requires_grad=True)
+    encoder = CarryingEncoder[Tensor](rounds, axis).double()
+    chunks = list(zip(x.split(sizes, 1), label_BNU.split(sizes, 1), strict=True))
+    found = encoder(chunks, start, Dots(steep))
+    weight_BHN = torch.zeros(2, 3, sum(sizes))
+    feature, mass = start.feature_BHF, start.mass_BH
+    for _ in range(rounds):
+        away_BHN = torch.stack([(x - feature[:, [h]]).square().sum(-1) for h in range(3)], 1)
+        if axis == "points":
+            log_BHN = -steep * away_BHN + 0.5 * (mass[..., None] + 0.1).log()
+            weight_BHN = (log_BHN - log_BHN.logsumexp(1, keepdim=True)).exp()
+        else:
+            weight_BHN = (-steep * away_BHN - (-steep * away_BHN).logsumexp(2, keepdim=True)).exp()
+        mass = weight_BHN.sum(-1) if axis == "points" else torch.full_like(mass, sum(sizes) / 3)
+        mean_BHN = weight_BHN / weight_BHN.sum(-1, keepdim=True).clamp(min=1e-30)
+        feature = mean_BHN @ x
+    expected = CarriedPoints(feature, mean_BHN @ label_BNU, mass)
+    torch.testing.assert_close(tuple(found), tuple(expected))
+    torch.testing.assert_close(encoder.shares(chunks, start, Dots(steep)), mean_BHN)
+    losses = (
+        sum((part * (i + 1)).square().mean() for i, part in enumerate(points)) for points in (found, expected)
+    )
+    gradients = (torch.autograd.grad(loss, [x, steep]) for loss in losses)
+    torch.testing.assert_close(*gradients, rtol=1e-6, atol=1e-9 * (1 + far) ** 2)
+
+
+def test_points_that_attend_to_datapoints_do_not_depend_on_each_other() -> None:
+    x_BNX, label_BNU = context(9)
+    encoder = CarryingEncoder[tuple[Tensor, Tensor]](2, "datapoints").double()
+    few, many = (
+        encoder([(x_BNX, label_BNU)], start_of(x_BNX, count), SquaredDistance("datapoints"))
+        for count in (1, 4)
+    )
+    torch.testing.assert_close(few.label_BHU, many.label_BHU[:, :1])
+    with pytest.raises(ValueError, match="axis must be one of points, got 'datapoints'"):
+        encoder.assign([(x_BNX, label_BNU)], start_of(x_BNX, 2), SquaredDistance("datapoints"))
 
 
 def test_the_order_of_datapoints_changes_nothing() -> None:
     x_BNX, label_BNU = context(20)
     order = torch.randperm(20, generator=torch.Generator().manual_seed(1))
-    encoder, start = CompetingEncoder[Tensor](2).double(), start_of(x_BNX, 5)
+    encoder, start = CarryingEncoder[Tensor](2).double(), start_of(x_BNX, 5)
     one = encoder([(x_BNX, label_BNU)], start, Dots(torch.tensor(1.0)))
     other = encoder([(x_BNX[:, order], label_BNU[:, order])], start, Dots(torch.tensor(1.0)))
     torch.testing.assert_close(tuple(other), tuple(one))
@@ -87,7 +146,7 @@ def read_labels(logit_BGQH: Tensor, points: CarriedPoints) -> tuple[Tensor, Tens
 def test_with_a_point_for_each_datapoint_labels_are_looked_up() -> None:
     x_BNX, label_BNU = context(12)
     similarity = Dots(torch.tensor(500.0))
-    points = CompetingEncoder[Tensor](2).double()([(x_BNX, label_BNU)], start_of(x_BNX, 12), similarity)
+    points = CarryingEncoder[Tensor](2).double()([(x_BNX, label_BNU)], start_of(x_BNX, 12), similarity)
     torch.testing.assert_close(points.label_BHU, label_BNU, rtol=0, atol=1e-4)
     torch.testing.assert_close(points.mass_BH, torch.ones_like(points.mass_BH), rtol=0, atol=1e-4)
     logit_BGQH = similarity.scores(x_BNX, similarity.keys(points.feature_BHF)).unsqueeze(1)
@@ -98,7 +157,7 @@ def test_with_a_point_for_each_datapoint_labels_are_looked_up() -> None:
 
 def test_masses_and_labels_sum_to_those_of_the_context() -> None:
     x_BNX, label_BNU = context(30)
-    encoder = CompetingEncoder[Tensor](3).double()
+    encoder = CarryingEncoder[Tensor](3).double()
     points = encoder([(x_BNX, label_BNU)], start_of(x_BNX, 6), Dots(torch.tensor(0.7)))
     torch.testing.assert_close(points.mass_BH.sum(1), torch.full((2,), 30.0, dtype=torch.float64))
     carried_BU = (points.mass_BH.unsqueeze(-1) * points.label_BHU).sum(1)
@@ -107,7 +166,7 @@ def test_masses_and_labels_sum_to_those_of_the_context() -> None:
 
 def test_padding_gets_no_datapoints_and_no_attention() -> None:
     x_BNX, label_BNU = context(15)
-    encoder, similarity = CompetingEncoder[Tensor](2).double(), Dots(torch.tensor(1.0))
+    encoder, similarity = CarryingEncoder[Tensor](2).double(), Dots(torch.tensor(1.0))
     start = start_of(x_BNX, 4)
     padded = CarriedPoints(
         torch.cat([start.feature_BHF, x_BNX[:, 4:6]], 1),
@@ -126,7 +185,7 @@ def test_padding_gets_no_datapoints_and_no_attention() -> None:
 def test_pooled_labels_follow_the_labels_of_the_context() -> None:
     x_BNX, label_BNU = context(16)
     similarity, start = Dots(torch.tensor(2.0)), start_of(x_BNX, 8)
-    encoder = CompetingEncoder[Tensor](2).double()
+    encoder = CarryingEncoder[Tensor](2).double()
     logit = torch.randn(2, 2, 5, 8, dtype=torch.float64)
     _, pooled = read_labels(logit, encoder([(x_BNX, label_BNU)], start, similarity))
     _, other = read_labels(logit, encoder([(x_BNX, 1 - label_BNU)], start, similarity))
@@ -136,7 +195,7 @@ def test_pooled_labels_follow_the_labels_of_the_context() -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_bfloat16_keeps_sums_in_float32(device: str) -> None:
     x_BNX, label_BNU = (part.float().to(device) for part in context(3_000))
-    encoder, similarity = CompetingEncoder[Tensor](2).to(device), Dots(torch.tensor(1.0, device=device))
+    encoder, similarity = CarryingEncoder[Tensor](2).to(device), Dots(torch.tensor(1.0, device=device))
     with torch.autocast(device, torch.bfloat16):
         points = encoder([(x_BNX, label_BNU)], start_of(x_BNX, 8), similarity)
     assert points.mass_BH.dtype == torch.float32
@@ -146,9 +205,11 @@ def test_bfloat16_keeps_sums_in_float32(device: str) -> None:
 def test_invalid_arguments() -> None:
     x_BNX, _ = context(4)
     with pytest.raises(ValueError, match="chunks must contain at least one chunk"):
-        CompetingEncoder[Tensor](1)([], start_of(x_BNX, 2), Dots(torch.tensor(1.0)))
+        CarryingEncoder[Tensor](1)([], start_of(x_BNX, 2), Dots(torch.tensor(1.0)))
     with pytest.raises(ValueError, match="rounds must be at least 1"):
-        CompetingEncoder[Tensor](0)
+        CarryingEncoder[Tensor](0)
+    with pytest.raises(ValueError, match="axis must be"):
+        CarryingEncoder[Tensor](1, "rows")
 
 
 @pytest.mark.parametrize("count", [3, 7, 20])
@@ -182,24 +243,31 @@ def test_starting_points_do_not_depend_on_the_order_where_features_tie() -> None
 
 def test_scores_are_squared_distances() -> None:
     x_BNX, _ = context(20)
-    nearness, point_BHX = SquaredDistance(), context(5, seed=1)[0]
-    score_BNH = nearness.scores(x_BNX, nearness.keys(point_BHX))
-    own_BN1 = x_BNX.square().sum(-1, keepdim=True)
-    torch.testing.assert_close(score_BNH - own_BN1, -torch.cdist(x_BNX, point_BHX).square())
+    point_BHX = context(5, seed=1)[0]
+    away_BNH = torch.cdist(x_BNX, point_BHX).square()
+    for axis, same_on_the_axis in (
+        ("points", x_BNX.square().sum(-1, keepdim=True)),
+        ("datapoints", point_BHX.square().sum(-1).unsqueeze(1)),
+    ):
+        nearness = SquaredDistance(axis)
+        score_BNH = nearness.scores(x_BNX, nearness.keys(point_BHX))
+        torch.testing.assert_close(score_BNH - same_on_the_axis, -away_BNH)
 
 
 @settings(max_examples=20, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 6), min_size=1, max_size=4).filter(lambda sizes: sum(sizes) >= 3),
     rounds=st.integers(1, 3),
+    axis=AXES,
 )
-def test_shares_are_the_weights_of_the_means(sizes: list[int], rounds: int) -> None:
+def test_shares_are_the_weights_of_the_means(sizes: list[int], rounds: int, axis: Axis) -> None:
     x_BNX, label_BNU = context(sum(sizes))
-    encoder, start = CompetingEncoder[tuple[Tensor, Tensor]](rounds).double(), start_of(x_BNX, 3)
+    encoder = CarryingEncoder[tuple[Tensor, Tensor]](rounds, axis).double()
+    nearness, start = SquaredDistance(axis), start_of(x_BNX, 3)
     start = start._replace(mass_BH=torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 0.0]]).double())
     chunks = list(zip(x_BNX.split(sizes, 1), label_BNU.split(sizes, 1), strict=True))
-    points = encoder(chunks, start, SquaredDistance())
-    share_BHN = encoder.shares(chunks, start, SquaredDistance())
+    points = encoder(chunks, start, nearness)
+    share_BHN = encoder.shares(chunks, start, nearness)
     for mean, of in ((points.feature_BHF, x_BNX), (points.label_BHU, label_BNU)):
         present = points.mass_BH > 0
         torch.testing.assert_close((share_BHN @ of)[present], mean[present])
@@ -254,7 +322,7 @@ def test_padding_gets_nothing_however_far_the_points_are() -> None:
     x_BNX = torch.tensor([[[-100.0], [100.0], [100.0]]])
     label_BNU = torch.tensor([[[0.0], [1.0], [1.0]]])
     start = CarriedPoints(x_BNX[:, :2], x_BNX[:, :2, :0], torch.tensor([[1.0, 0.0]]))
-    points = CompetingEncoder[tuple[Tensor, Tensor]](2)([(x_BNX, label_BNU)], start, SquaredDistance())
+    points = CarryingEncoder[tuple[Tensor, Tensor]](2)([(x_BNX, label_BNU)], start, SquaredDistance())
     torch.testing.assert_close(points.mass_BH, torch.tensor([[3.0, 0.0]]))
     torch.testing.assert_close(points.label_BHU[0, 0], torch.tensor([2 / 3]))
     attention = attend_to_points(torch.tensor([[[[-2e4, 0.0]]]]), torch.tensor([[1.0, 0.0]]))

@@ -6,7 +6,7 @@ described by its genetic position, its allele frequencies and its place in the b
 position in the gap and its frequency. The network can therefore be used on panels that were not in training.
 
     embedding    tokens of K-mers, see `similarity`
-    encoder      `nn.carrying.CompetingEncoder` assigns each panel haplotype softly to the inducing points, by
+    encoder      `nn.carrying.CarryingEncoder` assigns each panel haplotype softly to the inducing points, by
                  the likelihood of its typed alleles and of its alleles at untyped sites
     attention    each query attends to the inducing points. Some heads sum the matches of all columns, with
                  weights that decrease with genetic distance; each head has its own scale. The other heads
@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.kmers import MAX_SNPS, split_columns
-from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CompetingEncoder, LabelledChunks
+from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CarryingEncoder, LabelledChunks
 from spinimpute.nn.checks import require_count
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
 from spinimpute.predictors.spin.matching import DISTANCE_OFFSET, AttentionKeys, Match, Matcher, match
@@ -93,7 +93,7 @@ class GenotypeSPIN(nn.Module):
         super().__init__()
         s = self.settings = settings
         self.confusion = Confusion(s.k)
-        self.encoder: CompetingEncoder[Keys] = CompetingEncoder(s.rounds)
+        self.encoder: CarryingEncoder[Keys] = CarryingEncoder(s.rounds)
         self.log_sharpness = nn.Parameter(torch.tensor(0.0))
         self.column = nn.Sequential(
             nn.Linear(COLUMN_FEATURES, s.hidden), nn.GELU(), nn.Linear(s.hidden, 1 + s.heads)
