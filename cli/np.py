@@ -21,7 +21,10 @@ from .messages import first_line, say
 from .options import device_option, force_option, out_option, progress_bar, quiet_option
 
 MAX_COVARIANCE_NUMBERS = 2**27  # elements of the covariance matrices of a batch: one gibibyte of memory
-KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
+KINDS = (
+    "CANP", "ANP", "BANP", "CIPNP", "IPNP",
+    "CANP+", "ANP+", "BANP+", "CIPNP+", "IPNP+", "LBANP+", "RCANP", "RCIPNP", "RIPNP",
+)  # fmt: skip
 
 
 @click.group()
@@ -34,7 +37,22 @@ def np() -> None:
     "--model",
     "kind",
     type=click.Choice(KINDS),
-    help="Architecture. Default: the architecture of --init, or CIPNP.",
+    help="Model. The first five are the SPIN paper's, the others are improved. Default: the model of --init, "
+    "or CIPNP.",
+    group="Training",
+)
+@option(
+    "--architecture",
+    type=click.Choice(["paper", "released"]),
+    help="Layers of the SPIN paper's models: as in the paper or in its released code. Default: the choice of "
+    "--init, or paper.",
+    group="Training",
+)
+@option(
+    "--objective",
+    type=click.Choice(["paper", "released"]),
+    help="Loss of the SPIN paper's models: as in the paper (targets; evidence lower bound), or as in its "
+    "released code (also context points; importance-weighted bound). Default: that of --init, or paper.",
     group="Training",
 )
 @option(
@@ -88,6 +106,8 @@ def np() -> None:
 @quiet_option
 def train(
     kind: str | None,
+    architecture: str | None,
+    objective: str | None,
     kernel: str,
     context: tuple[int, int],
     steps: int,
@@ -105,7 +125,7 @@ def train(
 ) -> None:
     """Train a model on tasks that are drawn during training. The defaults are the SPIN paper's settings."""
     from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
-    from spinimpute.neural_processes.models import ModelSettings
+    from spinimpute.neural_processes.settings import ModelSettings
     from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
     from spinimpute.runtime.devices import choose_device
     from spinimpute.runtime.output_files import check_output
@@ -119,7 +139,13 @@ def train(
     try:
         tasks = ProcessSettings(kernel=kernel, context=context)
         model = ModelSettings("CIPNP", inducing_points=max(1, context[0] // 2))
-        overrides: dict[str, Any] = {"kind": kind, "inducing_points": inducing_points, "floor": floor}
+        overrides: dict[str, Any] = {
+            "kind": kind,
+            "architecture": architecture,
+            "objective": objective,
+            "inducing_points": inducing_points,
+            "floor": floor,
+        }
         model = replace(
             model if start is None else start.settings,
             **{k: v for k, v in overrides.items() if v is not None},

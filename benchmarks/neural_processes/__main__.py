@@ -25,7 +25,7 @@ from benchmarks.neural_processes.figure import figure
 from benchmarks.neural_processes.results import INDUCING, STEPS
 from benchmarks.neural_processes.train import train
 from spinimpute.neural_processes.gaussian_tasks import KERNELS
-from spinimpute.neural_processes.models import KINDS
+from spinimpute.neural_processes.settings import KINDS
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ from benchmarks.neural_processes.results import folder_of, mean_and_spread
 from benchmarks.papers.claims import SPIN_PAPER, published
 from spinimpute.neural_processes.evaluation import calibration
 from spinimpute.neural_processes.gaussian_tasks import parse_settings
-from spinimpute.neural_processes.models import KINDS
 from spinimpute.neural_processes.plots import CONTEXTS, plot_calibration, plot_predictions
+from spinimpute.neural_processes.settings import KINDS
 from spinimpute.neural_processes.training import load_model
 
 PUBLISHED_CONTEXT = (64, 128)  # that models were trained with

@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.imputation.tables import markdown
 from benchmarks.neural_processes.results import RESULTS, STEPS, find_folder
-from spinimpute.neural_processes.models import KINDS
+from spinimpute.neural_processes.settings import KINDS
 
 FOLDER = re.compile(  # what `run_name` gives, without other kernels
     r"\d{4}-\d\d-\d\d-context-(?P<low>\d+)-(?P<high>\d+)(?P<floor>-floor-0\.001)?"

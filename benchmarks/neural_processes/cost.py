@@ -16,7 +16,8 @@ from torch import Tensor
 from benchmarks.imputation.tables import markdown, write_tsv
 from benchmarks.neural_processes.results import INDUCING, folder_of, machine
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, TaskBatch, draw_tasks
-from spinimpute.neural_processes.models import KINDS, ModelSettings, NeuralProcess, make_model
+from spinimpute.neural_processes.models import NeuralProcess, make_model
+from spinimpute.neural_processes.settings import KINDS, ModelSettings
 
 CONTEXTS = (64, 128, 256, 512, 1_024, 2_048)
 MOST = {"BANP": 1_024, "RCANP": 1_024}  # a step takes minutes beyond

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from benchmarks.neural_processes import results
 from benchmarks.neural_processes.contexts import read_runs
 from benchmarks.neural_processes.results import folder_of
-from spinimpute.neural_processes.models import KINDS
+from spinimpute.neural_processes.settings import KINDS
 
 
 def figure(_: argparse.Namespace) -> None:

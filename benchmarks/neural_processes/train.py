@@ -24,7 +24,7 @@ from benchmarks.neural_processes.results import (
 )
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
-from spinimpute.neural_processes.models import KINDS, ModelSettings
+from spinimpute.neural_processes.settings import KINDS, ModelSettings
 from spinimpute.neural_processes.training import DrawBatch, NeuralProcessTrainer, TrainingSettings, load_model
 
 

@@ -1,7 +1,7 @@
 """Layers from which `models` builds neural processes: encoder, reader and decoder.
 
 The encoder embeds the context points, the reader lets targets attend to them, and the decoder computes the
-predicted distribution. The encoder and reader of the inducing point models are in `spinimpute.nn.points`.
+predicted distribution. The encoder and reader of CIPNP+ and IPNP+ are in `spinimpute.nn.points`.
 
 Axes: see `spinimpute.nn`.
 """
@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal
 from torch.nn import functional
 
-from spinimpute.nn.attention import MAB, MABOptions, MultiHeadAttention
+from spinimpute.neural_processes.settings import Source
+from spinimpute.nn.attention import MAB, MABOptions, MultiHeadAttention, attend
 from spinimpute.nn.points import ContextPoints, TargetReading, mlp
 
 
@@ -22,18 +23,98 @@ def append_zero_outputs(x_BLX: Tensor, y_size: int) -> Tensor:
     return functional.pad(x_BLX, (0, y_size))
 
 
-class SelfAttendedPoints(nn.Module):
-    """Encoder of a context by self-attention; its time grows with the square of the number of points."""
+class PaperBlock(nn.Module):
+    """Attention block of the SPIN paper, section 2: `MAB`, with values that may differ from the keys."""
 
-    def __init__(self, input_width: int, width: int, layers: int, options: MABOptions) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.embed = mlp(input_width, width, width, layers)
-        self.attend = MAB(width, width, options)
+        self.mab = MAB(width, width, MABOptions(heads=heads))
+
+    def forward(self, x_BLE: Tensor, key_BME: Tensor, value_BME: Tensor) -> Tensor:
+        """Attend from x to keys with values, then apply the feed-forward network: (B, L, E)."""
+        read_BLE, _ = self.mab.attention.look_up(self.mab.queries(x_BLE), key_BME, value_BME)
+        return self.mab.finish(x_BLE, read_BLE)
+
+
+class ReleasedBlock(nn.Module):
+    """Attention block of the code released with the SPIN paper.
+
+    Differences from `PaperBlock`: layers are normalised after the residual sums, the residual branch is the
+    projected query, projections have no bias, scores are divided by the root of the full width, and the
+    feed-forward network has one layer.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
+        self.feed_forward = nn.Linear(width, width)
+        self.norm, self.feed_forward_norm = nn.LayerNorm(width), nn.LayerNorm(width)
+
+    def forward(self, x_BLE: Tensor, key_BME: Tensor, value_BME: Tensor) -> Tensor:
+        """Attend from x to keys with values, then apply the feed-forward layer: (B, L, E)."""
+        query_BLE = self.query(x_BLE)
+        q_BGLP, k_BGMP, v_BGMP = (
+            projected.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for projected in (query_BLE, self.key(key_BME), self.value(value_BME))
+        )
+        read_BGLP = attend(q_BGLP, k_BGMP, v_BGMP, scale=query_BLE.shape[-1] ** -0.5)
+        o_BLE = self.norm(query_BLE + read_BGLP.transpose(1, 2).flatten(-2))
+        return self.feed_forward_norm(o_BLE + torch.relu(self.feed_forward(o_BLE)))
+
+
+def make_block(source: Source, width: int, heads: int) -> nn.Module:
+    """Make an attention block as in the SPIN paper or as in its released code."""
+    return (PaperBlock if source == "paper" else ReleasedBlock)(width, heads)
+
+
+class SelfAttendedPoints(nn.Module):
+    """Encoder of a context by self-attention; its time grows with the square of the number of points.
+
+    `embed` embeds points, (B, N, I) -> (B, N, E), and `block` is an attention block.
+    """
+
+    def __init__(self, embed: nn.Module, block: nn.Module) -> None:
+        super().__init__()
+        self.embed, self.block = embed, block
 
     def forward(self, d_BNI: Tensor) -> Tensor:
         """Encode points: (B, N, I) -> (B, N, E); N may be 0."""
         d_BNE = self.embed(d_BNI)
-        return self.attend(d_BNE, d_BNE)
+        return self.block(d_BNE, d_BNE, d_BNE)
+
+
+class InducedPoints(nn.Module):
+    """Encoder of a context by inducing points: XABD of the SPIN paper, in time linear in the points.
+
+    The inducing points are learned constants, which attend once to the embedded context points. As in the
+    released code, their initial values are those of Glorot and Bengio (2010).
+    """
+
+    def __init__(self, embed: nn.Module, block: nn.Module, inducing_points: int, width: int) -> None:
+        super().__init__()
+        self.embed, self.block = embed, block
+        self.start = nn.Parameter(nn.init.xavier_uniform_(torch.empty(inducing_points, width))[None])
+
+    def forward(self, d_BNI: Tensor) -> Tensor:
+        """Encode points as inducing points: (B, N, I) -> (B, H, E); N may be 0."""
+        d_BNE = self.embed(d_BNI)
+        return self.block(self.start.expand(len(d_BNE), -1, -1), d_BNE, d_BNE)
+
+
+class BlockReader(nn.Module):
+    """Attention block from targets to the points of a context: r(x, H) = MAB(x, H), SPIN paper, section 3.3.
+
+    It has the interface of `Reader`.
+    """
+
+    def __init__(self, width: int, block: nn.Module) -> None:
+        super().__init__()
+        self.width, self.block = width, block
+
+    def forward(self, key_BQE: Tensor, x_BQX: Tensor, points: ContextPoints) -> TargetReading:
+        """Return what targets read from the points; the carried outputs are 0."""
+        return TargetReading(self.block(key_BQE, *points[:2]), torch.zeros_like(x_BQX[..., :1]))
 
 
 class Reader(nn.Module):
@@ -62,17 +143,25 @@ class Decoder(nn.Module):
     With carried outputs (attention-weighted means of context outputs), the network only corrects them: its
     result is added to them. The standard deviation is floor + (1 - floor) softplus(network output). If
     `extra_width` is above 0, a second vector of this width enters by its own linear layer: what the target
-    read from the bootstrapped context (BANP) or in further readings.
+    read from the bootstrapped context (BANP) or in further readings. For `he_start` see `nn.points.mlp`.
     """
 
     def __init__(
-        self, input_width: int, width: int, y_size: int, layers: int, floor: float, extra_width: int = 0
+        self,
+        input_width: int,
+        width: int,
+        y_size: int,
+        layers: int,
+        floor: float,
+        extra_width: int = 0,
+        *,
+        he_start: bool = True,
     ) -> None:
         super().__init__()
         self.floor = floor
         self.first = nn.Linear(input_width, width)
-        self.extra = nn.Linear(extra_width, width) if extra_width else None
-        self.rest = mlp(width, width, 2 * y_size, layers - 1)
+        self.extra = nn.Linear(extra_width, width, bias=he_start) if extra_width else None
+        self.rest = mlp(width, width, 2 * y_size, layers - 1, he_start=he_start)
 
     def forward(
         self, r_BQI: Tensor, extra_BQI: Tensor | None = None, carried_BQY: Tensor | float = 0.0

@@ -1,18 +1,9 @@
 """The neural processes: `model(x_context, y_context, x_target)` returns a distribution for each target.
 
-CANP     conditional attentive neural process (Kim et al. 2018, without the latent path)
-ANP      attentive neural process with a latent variable (Kim et al. 2018)
-BANP     bootstrapping attentive neural process (Lee et al. 2020)
-CIPNP    conditional inducing point neural process (Rastogi et al. 2023, section 3.3 and Table 16);
-         attention depends on the distance of positions and also averages y (see `nn.points.PointEncoder`)
-IPNP     CIPNP with a latent variable (Table 17)
-LBANP    latent bottlenecked attentive neural process (Feng et al. 2023), initialized like CIPNP
-RCANP, RCIPNP, RIPNP
-         CANP, CIPNP and IPNP that read their context repeatedly (not published). The first reading reads
-         outputs. Further readings read residuals: outputs minus the mean prediction of the readings so far
+`settings` lists the models.
 
 A prediction consists of two steps. `summarize` encodes the context as a `Summary`, and `decode` predicts
-targets from the summary. In the models with inducing points (CIPNP, IPNP, LBANP, RCIPNP, RIPNP), the size of
+targets from the summary. In models with inducing points (`ModelSettings.has_inducing_points`), the size of
 the summary does not depend on the number of context points.
 
 Axes: see `spinimpute.nn`.
@@ -23,7 +14,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -32,14 +22,19 @@ from torch.distributions import Distribution, Normal, kl_divergence
 from torch.nn import functional
 
 from spinimpute.neural_processes.blocks import (
+    BlockReader,
     Decoder,
+    InducedPoints,
+    PaperBlock,
     Reader,
     SelfAttendedPoints,
     append_zero_outputs,
+    make_block,
     mixture,
     pooled,
 )
 from spinimpute.neural_processes.gaussian_tasks import TaskBatch
+from spinimpute.neural_processes.settings import ModelSettings
 from spinimpute.nn.attention import MAB, STEEPNESS, MABOptions
 from spinimpute.nn.checks import require_count, require_shape
 from spinimpute.nn.points import (
@@ -51,49 +46,20 @@ from spinimpute.nn.points import (
     spread_positions,
 )
 
-KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP", "LBANP", "RCANP", "RCIPNP", "RIPNP")
 LATENT_FLOOR = 0.1  # lower bound of the standard deviation of the latent variable
-VALUE_LAYERS, QUERY_LAYERS, POOLED_LAYERS, DECODER_LAYERS = 4, 2, 2, 3  # numbers of layers of the MLPs
-
-
-@dataclass(frozen=True)
-class ModelSettings:
-    """Kind and sizes of a model."""
-
-    kind: str  # one of KINDS
-    x_size: int = 1  # input dimensions
-    y_size: int = 1  # output dimensions
-    width: int = 128  # of embeddings
-    heads: int = 8  # attention heads; must divide the width
-    inducing_points: int = 32  # the paper uses half the smallest number of context points
-    floor: float = 0.1  # lower bound of predicted sd, from the paper's code; limits log-likelihoods to 1.38
-    samples: int = 4  # number S of samples in training, for latent and bootstrapping models
-    blocks: int = 3  # of LBANP
-    readings: int = 3  # of the context, for RCANP, RCIPNP and RIPNP
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
-        for name, value in list(vars(self).items()):
-            if name not in ("kind", "floor"):
-                require_count(name, value)
-                object.__setattr__(self, name, int(value))  # JSON cannot store NumPy's types
-        if self.width % self.heads:
-            raise ValueError(f"heads must divide the width, got {self.heads} and {self.width}")
-        if not 0 < self.floor < 1:
-            raise ValueError(f"floor must be between 0 and 1, got {self.floor}")
-
-    @property
-    def reads_repeatedly(self) -> bool:
-        """Whether this kind reads its context repeatedly."""
-        return self.kind.startswith("R")
+QUERY_LAYERS, POOLED_LAYERS = 2, 2  # numbers of layers of the MLPs
+VALUE_LAYERS, DECODER_LAYERS = 4, 3  # of improved models
+PUBLISHED_VALUE_LAYERS = 2
+PUBLISHED_DECODER_LAYERS = {"paper": 4, "released": 3}  # "FC, MLP (2 hidden layer)" in Table 16
 
 
 class Summary(NamedTuple):
     """Summary of a context: everything that predictions need."""
 
-    reading_points: tuple[ContextPoints, ...]  # for each reading; LBANP: one entry, the latents of all blocks
-    pooled_BE: Tensor  # mean over points, transformed by an MLP (LBANP: the mean itself)
+    reading_points: tuple[
+        ContextPoints, ...
+    ]  # for each reading; LBANP+: one entry, the latents of all blocks
+    pooled_BE: Tensor  # mean over points, transformed by an MLP (LBANP+: the mean itself)
 
 
 class NeuralProcess(nn.Module, ABC):
@@ -141,9 +107,25 @@ class NeuralProcess(nn.Module, ABC):
         """Predict targets from a summary."""
 
     def loss(self, task: TaskBatch) -> Tensor:
-        """Return the training loss; by default the mean negative log-likelihood of targets."""
+        """Return the training loss; by default the mean negative log-likelihood of targets.
+
+            paper     section 3.4: the log-likelihood of targets. With a latent variable, appendix A.6: the
+                      evidence lower bound (there, the divergence has the wrong sign)
+            released  the log-likelihood of context points and targets. With a latent variable, the
+                      importance-weighted bound with S samples
+
+        Improved models take the targets of the paper and the bound of the released code. The loss is always
+        divided by the number of points that it counts.
+        """
         predicted = self(task.x_BNX, task.y_BNY, task.x_BQX)
         return -predicted.log_prob(task.y_BQY).sum(-1).mean()
+
+    def scored(self, task: TaskBatch) -> TaskBatch:
+        """Return the task with the points that the loss counts as its targets."""
+        if self.settings.objective == "paper":
+            return task
+        x_BLX, y_BLY = torch.cat([task.x_BNX, task.x_BQX], 1), torch.cat([task.y_BNY, task.y_BQY], 1)
+        return task._replace(x_BQX=x_BLX, y_BQY=y_BLY)
 
     def log_likelihood(self, task: TaskBatch, samples: int = 50) -> Tensor:
         """Return the log-likelihood (B, Q) of each target; likelihoods are averaged over samples."""
@@ -161,38 +143,55 @@ class NeuralProcess(nn.Module, ABC):
 
 
 class _AttentiveProcess(NeuralProcess):
-    """Base class of all models but LBANP: an encoder and a reader for each reading of the context.
+    """Base class of all models but LBANP+: an encoder and a reader for each reading of the context.
 
     `left_encoders` and `left_readers` serve the further readings, which read the residuals that are left.
-    Models with inducing points use the encoder and reader of `nn.points`.
+    CIPNP+ and IPNP+ use the encoder and reader of `nn.points`, and pool what this encoder returns; the other
+    models have a second encoder for pooling.
     """
 
     def __init__(self, settings: ModelSettings, pooled_width: int) -> None:
         super().__init__(settings)
         s, n_more = settings, settings.readings - 1 if settings.reads_repeatedly else 0
-        self.points = (
-            nn.Parameter(spread_positions(s.x_size, s.inducing_points)) if s.kind.endswith("IPNP") else None
-        )
+        has_positions = s.has_inducing_points and not s.is_published
+        self.points = nn.Parameter(spread_positions(s.x_size, s.inducing_points)) if has_positions else None
         self.value_encoder = self._encoder()
-        self.pooled_encoder = self._encoder() if self.points is None else None
-        self.after_pooling = mlp(s.width, s.width, pooled_width, POOLED_LAYERS)
-        self.position = mlp(s.x_size, s.width, s.width, QUERY_LAYERS)  # embeds positions of any points
+        self.pooled_encoder = None if has_positions else self._encoder(is_pooled=True)
+        self.after_pooling = self._mlp(s.width, pooled_width, POOLED_LAYERS)
+        self.position = self._mlp(s.x_size, s.width, QUERY_LAYERS)  # embeds positions of any points
         self.reader = self._reader()
         self.left_encoders = nn.ModuleList(self._encoder() for _ in range(n_more))
         self.left_readers = nn.ModuleList(self._reader() for _ in range(n_more))
         inputs = s.x_size + self.reader.width + s.width
-        extra = inputs if s.kind == "BANP" else n_more * self.reader.width
-        self.decoder = Decoder(inputs, s.width, s.y_size, DECODER_LAYERS, s.floor, extra)
+        extra = n_more * self.reader.width
+        if s.kind.startswith("BANP"):
+            extra = inputs - s.x_size * s.is_published
+        layers = PUBLISHED_DECODER_LAYERS[s.architecture] if s.is_published else DECODER_LAYERS
+        self.decoder = Decoder(inputs, s.width, s.y_size, layers, s.floor, extra, he_start=not s.is_published)
 
-    def _encoder(self) -> SelfAttendedPoints | PointEncoder:
+    def _mlp(self, input_width: int, output_width: int, layers: int) -> nn.Sequential:
         s = self.settings
+        return mlp(input_width, s.width, output_width, layers, he_start=not s.is_published)
+
+    def _encoder(self, *, is_pooled: bool = False) -> SelfAttendedPoints | InducedPoints | PointEncoder:
+        s, inputs = self.settings, self.settings.x_size + self.settings.y_size
+        if s.is_published:
+            embed = self._mlp(inputs, s.width, PUBLISHED_VALUE_LAYERS)
+            if is_pooled and s.architecture == "released":
+                embed.append(nn.ReLU())
+            block = make_block(s.architecture, s.width, s.heads)
+            if s.has_inducing_points:
+                return InducedPoints(embed, block, s.inducing_points, s.width)
+            return SelfAttendedPoints(embed, block)
         if self.points is None:
-            return SelfAttendedPoints(s.x_size + s.y_size, s.width, VALUE_LAYERS, MABOptions(heads=s.heads))
+            return SelfAttendedPoints(self._mlp(inputs, s.width, VALUE_LAYERS), PaperBlock(s.width, s.heads))
         options = MABOptions(heads=s.heads, score="distance", steepness=STEEPNESS)
         return PointEncoder(s.x_size, s.y_size, s.width, VALUE_LAYERS, options)
 
-    def _reader(self) -> Reader | PointReader:
+    def _reader(self) -> BlockReader | Reader | PointReader:
         s = self.settings
+        if s.is_published:
+            return BlockReader(s.width, make_block(s.architecture, s.width, s.heads))
         if self.points is None:
             return Reader(s.width, MABOptions(heads=s.heads, steepness=STEEPNESS))
         options = MABOptions(heads=s.heads, score="distance", steepness=STEEPNESS)
@@ -218,8 +217,9 @@ class _AttentiveProcess(NeuralProcess):
     def _encode_points(self, encoder: nn.Module, x_BNX: Tensor, y_BNY: Tensor) -> ContextPoints:
         if isinstance(encoder, PointEncoder):
             return encoder([(x_BNX, y_BNY)], self.points, self.position)
-        nothing_B1N0 = y_BNY[:, None, :, :0]
-        return ContextPoints(self.position(x_BNX), encoder(torch.cat([x_BNX, y_BNY], -1)), nothing_B1N0)
+        value_BLE = encoder(torch.cat([x_BNX, y_BNY], -1))
+        key_BLE = value_BLE if isinstance(encoder, InducedPoints) else self.position(x_BNX)
+        return ContextPoints(key_BLE, value_BLE, value_BLE[:, None, :, :0])
 
     @abstractmethod
     def mean(self, summary: Summary, x_BQX: Tensor) -> Tensor:
@@ -251,7 +251,7 @@ class _AttentiveProcess(NeuralProcess):
 
 
 class ConditionalProcess(_AttentiveProcess):
-    """CANP, CIPNP, RCANP and RCIPNP: models without a latent variable."""
+    """CANP, CIPNP, CANP+, CIPNP+, RCANP and RCIPNP: models without a latent variable."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings, settings.width)
@@ -273,6 +273,7 @@ class ConditionalProcess(_AttentiveProcess):
 
     def loss(self, task: TaskBatch) -> Tensor:
         """Return the negative log-likelihood, averaged over the summaries of `readings`."""
+        task = self.scored(task)
         summary = self.summarize(task.x_BNX, task.y_BNY)
         log_p = [
             self.decode(reading, task.x_BQX).log_prob(task.y_BQY).sum(-1).mean()
@@ -282,7 +283,7 @@ class ConditionalProcess(_AttentiveProcess):
 
 
 class LatentProcess(_AttentiveProcess):
-    """ANP, IPNP and RIPNP: models with a latent variable z; its distribution depends on the context."""
+    """ANP, IPNP, ANP+, IPNP+ and RIPNP: models with a latent variable z, which depends on the context."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings, 2 * settings.width)
@@ -334,14 +335,16 @@ class LatentProcess(_AttentiveProcess):
         return elbo / n_targets, importance / n_targets
 
     def loss(self, task: TaskBatch) -> Tensor:
-        """Return the negative importance-weighted bound, averaged over the summaries of `readings`."""
+        """Return the negative bound, averaged over the summaries of `readings`."""
         summary, posterior = self.summarize(task.x_BNX, task.y_BNY), self.posterior(task)
-        bounds = [self.bounds(reading, posterior, task)[1].mean() for reading in self.readings(summary)]
-        return -torch.stack(bounds).mean()
+        is_elbo = self.settings.is_published and self.settings.objective == "paper"
+        task = self.scored(task)
+        bounds = [self.bounds(reading, posterior, task) for reading in self.readings(summary)]
+        return -torch.stack([elbo if is_elbo else importance for elbo, importance in bounds]).mean()
 
 
 class BootstrappedProcess(ConditionalProcess):
-    """BANP: a CANP that reads, besides the context, bootstrapped contexts with resampled residuals.
+    """BANP and BANP+: a CANP or CANP+ that reads, besides the context, bootstrapped contexts.
 
     To draw one, predict the context's outputs from context points sampled with replacement, and add residuals
     sampled with replacement to these predictions.
@@ -373,6 +376,8 @@ class BootstrappedProcess(ConditionalProcess):
                 y_SBNY = predicted.mean + predicted.stddev * (residual - residual.mean(1, keepdim=True))
         x_SBQX = x_BQX.expand(samples, *x_BQX.shape).flatten(0, 1)
         extra = self._decoder_input_of(x_SBNX, y_SBNY, x_SBQX).unflatten(0, (samples, n_tasks))
+        if self.settings.is_published:  # without the position, as in the code of Lee et al.
+            extra = extra[..., self.settings.x_size :]
         return self.decoder(input_BQI.expand(samples, *input_BQI.shape), extra)
 
     def _decoder_input_of(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor) -> Tensor:
@@ -382,6 +387,7 @@ class BootstrappedProcess(ConditionalProcess):
 
     def loss(self, task: TaskBatch) -> Tensor:
         """Return the mean of the losses with and without bootstrapped contexts."""
+        task = self.scored(task)
         plain = super().decode(self.summarize(task.x_BNX, task.y_BNY), task.x_BQX)
         bootstrapped = self(task.x_BNX, task.y_BNY, task.x_BQX)
         log_p = [predicted.log_prob(task.y_BQY).sum(-1).mean() for predicted in (plain, bootstrapped)]
@@ -389,7 +395,7 @@ class BootstrappedProcess(ConditionalProcess):
 
 
 class BottleneckProcess(NeuralProcess):
-    """LBANP: in each block, latent vectors attend to the context and to each other; targets attend to them.
+    """LBANP+: in each block, latent vectors attend to the context and to each other; targets attend to them.
 
     Two differences from the published model make it learn much faster. One network embeds pairs (x, y) of
     context points, latents and targets; targets, and latents at the start, get y = 0. The projections of
@@ -433,17 +439,14 @@ class BottleneckProcess(NeuralProcess):
 
 _CLASSES: dict[str, Callable[[ModelSettings], NeuralProcess]] = {
     "CANP": ConditionalProcess,
-    "CIPNP": ConditionalProcess,
     "ANP": LatentProcess,
-    "IPNP": LatentProcess,
     "BANP": BootstrappedProcess,
+    "CIPNP": ConditionalProcess,
+    "IPNP": LatentProcess,
     "LBANP": BottleneckProcess,
-    "RCANP": ConditionalProcess,
-    "RCIPNP": ConditionalProcess,
-    "RIPNP": LatentProcess,
 }
 
 
 def make_model(settings: ModelSettings) -> NeuralProcess:
     """Make an untrained model; its weights are drawn from torch's generator."""
-    return _CLASSES[settings.kind](settings)
+    return _CLASSES[settings.kind.strip("R+")](settings)

@@ -15,15 +15,16 @@ import torch
 from torch import Tensor
 
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, TaskBatch, draw_tasks
-from spinimpute.neural_processes.models import ModelSettings, NeuralProcess, make_model
+from spinimpute.neural_processes.models import NeuralProcess, make_model
+from spinimpute.neural_processes.settings import ModelSettings
 from spinimpute.nn.checks import require_count, require_positive
 from spinimpute.nn.model_weights import arrays_of, load_weights, network_of
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tensors
 from spinimpute.training.loop import Report, TrainingLoop
 
-MODEL_FORMAT = "spinimpute-neural-process-2"
-STATE_FORMAT = "spinimpute-neural-process-state-2"
+MODEL_FORMAT = "spinimpute-neural-process-3"
+STATE_FORMAT = "spinimpute-neural-process-state-3"
 DrawBatch = Callable[[int], TaskBatch]  # returns the batch of tasks for the number of a step
 
 

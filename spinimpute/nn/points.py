@@ -24,20 +24,24 @@ INPUT_RANGE = 2.0  # inputs lie mostly in ±2; ReLU kinks and inducing points ar
 MAX_POSITIONS = 1_000_000
 
 
-def mlp(input_width: int, width: int, output_width: int, layers: int) -> nn.Sequential:
+def mlp(
+    input_width: int, width: int, output_width: int, layers: int, *, he_start: bool = True
+) -> nn.Sequential:
     """Return `layers` linear layers with ReLU between them.
 
-    Weights are initialized as in He et al. (2015). With PyTorch's default initialization, each layer shrinks
-    the differences between points. Attention to nearly equal points learns nothing for thousands of steps.
+    With `he_start`, weights are initialized as in He et al. (2015). With PyTorch's default initialization,
+    each layer shrinks the differences between points. Attention to nearly equal points then learns nothing
+    for thousands of steps.
     """
     widths = [input_width, *[width] * (layers - 1), output_width]
     modules: list[nn.Module] = []
     for i, (a, b) in enumerate(pairwise(widths)):
         modules += [nn.ReLU()] if i else []
         linear = nn.Linear(a, b)
-        nn.init.kaiming_normal_(linear.weight, nonlinearity="relu" if i < layers - 1 else "linear")
-        bound = 0.0 if i else INPUT_RANGE
-        nn.init.uniform_(linear.bias, -bound, bound)
+        if he_start:
+            nn.init.kaiming_normal_(linear.weight, nonlinearity="relu" if i < layers - 1 else "linear")
+            bound = 0.0 if i else INPUT_RANGE
+            nn.init.uniform_(linear.bias, -bound, bound)
         modules.append(linear)
     return nn.Sequential(*modules)
 

@@ -8,7 +8,8 @@ from torch.distributions import Distribution
 
 from spinimpute.neural_processes.evaluation import HELD_OUT_SEED, calibration, cdf, score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks, oracle
-from spinimpute.neural_processes.models import ModelSettings, make_model
+from spinimpute.neural_processes.models import make_model
+from spinimpute.neural_processes.settings import ModelSettings
 from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer
 
 SMALL = {"width": 16, "heads": 2, "inducing_points": 5}
@@ -17,7 +18,7 @@ TASKS = ProcessSettings(context=(6, 12), target=(3, 7), tasks=4)
 
 def test_no_model_is_better_than_the_oracle() -> None:
     settings, many = TrainingSettings(60, learning_rate=2e-3), replace(TASKS, tasks=16)
-    trainer = gaussian_trainer(ModelSettings("CIPNP", **SMALL), settings, many)
+    trainer = gaussian_trainer(ModelSettings("CIPNP+", **SMALL), settings, many)
     trainer.train()
     found = score(trainer.model, TASKS, 40)
     assert found.log_likelihood < found.floored <= found.oracle + 1e-9

@@ -14,7 +14,7 @@ from spinimpute.cli.np import np as np_commands
 
 from spinimpute.neural_processes.fit import fit
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
-from spinimpute.neural_processes.models import KINDS, ModelSettings
+from spinimpute.neural_processes.settings import KINDS, ModelSettings
 from spinimpute.neural_processes.training import MODEL_FORMAT, TrainingSettings, gaussian_trainer, load_model
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.runtime.errors import InputError
@@ -34,7 +34,7 @@ def waves(rng: np.random.Generator, n: int) -> list[tuple[np.ndarray, np.ndarray
     return tables
 
 
-@pytest.mark.parametrize("kind", ["CIPNP", "IPNP"])
+@pytest.mark.parametrize("kind", ["CIPNP+", "IPNP+"])
 def test_sine_waves(kind: str) -> None:
     rng = np.random.default_rng(1)
     fitted = fit(waves(rng, 300), kind, steps=250, learning_rate=4e-3, width=32, heads=2, seed=2)

@@ -9,7 +9,7 @@ import torch
 
 from spinimpute.neural_processes.evaluation import HELD_OUT_SEED, score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks, oracle
-from spinimpute.neural_processes.models import KINDS, ModelSettings
+from spinimpute.neural_processes.settings import KINDS, ModelSettings
 from spinimpute.neural_processes.training import TrainingSettings, gaussian_trainer, load_model
 from spinimpute.runtime.errors import InputError
 
