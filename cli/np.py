@@ -160,10 +160,10 @@ def train(
     try:
         with _convert_errors("training failed"), progress_bar("training", quiet) as progress:
 
-            def report(step: int, loss: float) -> None:
-                progress(step / steps)
+            def report(done: Any) -> None:
+                progress(done.step / steps)
                 if not quiet:
-                    say(f"step {step}: loss {loss:.4f}")
+                    say(f"step {done.step}: loss {done.loss:.4f}")
 
             trainer.train(
                 report=report, checkpoint=lambda: trainer.save_state(state), every=max(1, steps // 20)

@@ -13,7 +13,6 @@ import torch
 RESULTS = Path(__file__).parent / "results"
 INDUCING = 64  # inducing points
 STEPS = 600  # of training, unless a folder's name says otherwise
-WITH_POINTS = ("CIPNP", "IPNP", "LBANP", "RCIPNP", "RIPNP")
 
 
 def machine(device: str) -> dict[str, object]:

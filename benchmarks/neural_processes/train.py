@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
+import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from benchmarks.imputation.tables import markdown
 from benchmarks.neural_processes.results import (
     INDUCING,
     STEPS,
-    WITH_POINTS,
     find_folder,
     folder_of,
     machine,
@@ -24,8 +24,14 @@ from benchmarks.neural_processes.results import (
 )
 from spinimpute.neural_processes.evaluation import score
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings, draw_tasks
-from spinimpute.neural_processes.settings import KINDS, ModelSettings
+from spinimpute.neural_processes.settings import KINDS, PUBLISHED, ModelSettings, Source
 from spinimpute.neural_processes.training import DrawBatch, NeuralProcessTrainer, TrainingSettings, load_model
+from spinimpute.training.loop import Report
+
+KEPT_TASKS = 2_000  # batches in memory
+LOOKS = 60  # validations of a long run
+VALIDATION_SEED = 123_456_789  # differs from the seeds of training and of the final test
+VALIDATION_BATCHES = 20
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -33,7 +39,9 @@ def train(arguments: argparse.Namespace) -> None:
     tasks = ProcessSettings(kernel=arguments.kernel, context=(low, high), tasks=arguments.tasks)
     track = "" if arguments.kernel == "rbf" else f"-{arguments.kernel}"
     track += "" if arguments.floor == 0.1 else f"-floor-{arguments.floor:g}"
-    track += "" if arguments.inducing_points == INDUCING else f"-inducing-points-{arguments.inducing_points}"
+    track += "-released" if arguments.released else ""
+    if arguments.inducing_points not in (None, INDUCING):
+        track += f"-inducing-points-{arguments.inducing_points}"
     if arguments.steps < 0 or (not arguments.steps and not arguments.after):
         raise SystemExit("--steps must be at least 1, or 0 with --after")
     start = None
@@ -60,7 +68,9 @@ def train(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     for seed in arguments.seeds:
         # drawing tasks of a thousand points takes as long as a step, so all models of a seed share them
-        draw = functools.cache(lambda step, seed=seed: draw_tasks(tasks, seed, step, arguments.device)[0])
+        draw = functools.lru_cache(KEPT_TASKS)(
+            lambda step, seed=seed: draw_tasks(tasks, seed, step, arguments.device)[0]
+        )
         for kind in arguments.models:
             train_one(kind, seed, tasks, draw, arguments, out, starts.get((kind, seed)))
     print(table(out))
@@ -108,39 +118,97 @@ def train_one(
     result = out / f"{kind}-{seed}.json"
     if result.exists():
         return
-    settings = ModelSettings(kind, floor=arguments.floor, inducing_points=arguments.inducing_points)
+    settings = _model_settings(kind, arguments)
     training = TrainingSettings(max(1, arguments.steps), arguments.learning_rate, seed=seed)
     begun, steps_before = None, 0
     if start is not None:
         begun, description = load_model(start)
         steps_before = description["step"]
+    is_long = arguments.steps >= LOOKS * 100
+    held_out = [
+        draw_tasks(tasks, VALIDATION_SEED, number, arguments.device)[0]
+        for number in range(VALIDATION_BATCHES * is_long)
+    ]
     trainer = NeuralProcessTrainer(
-        settings, training, draw, {"gaussian": asdict(tasks)}, arguments.device, begun
+        settings, training, draw, {"gaussian": asdict(tasks)}, arguments.device, begun, held_out
     )
-    log: list[dict[str, float]] = []
-    seconds = 0.0
-    if arguments.steps:
-        seconds = trainer.train(
-            report=lambda step, loss: log.append({"step": step, "loss": round(loss, 5)}),
-            every=max(1, arguments.steps // 20),
-        )
-    found = score(trainer.model, tasks, arguments.batches, arguments.samples, arguments.device)
     models = Path(arguments.models_folder)
     models.mkdir(parents=True, exist_ok=True)
-    trainer.save(models / f"{out.name}-{kind}-{seed}.safetensors")
+    name = f"{out.name}-{kind}-{seed}"
+    log: list[dict[str, float]] = []
+    if arguments.steps:
+        looks = LOOKS if is_long else 20
+        _train_resumably(trainer, models / name, log, max(1, arguments.steps // looks))
+    seconds = log[-1].pop("seconds") if log else 0.0
+    for entry in log[:-1]:
+        del entry["seconds"]
+    found = score(trainer.model, tasks, arguments.batches, arguments.samples, arguments.device)
+    trainer.save(models / f"{name}.safetensors")
     row = {
         "kind": kind, "seed": seed, "steps": arguments.steps, "learning_rate": arguments.learning_rate,
         "samples": arguments.samples, "batches": arguments.batches, "train_seconds": round(seconds, 1),
-        "inducing_points": arguments.inducing_points if kind in WITH_POINTS else None,
+        "inducing_points": settings.inducing_points if settings.has_inducing_points else None,
+        "parameters": sum(p.numel() for p in trainer.model.parameters()),
         "readings": settings.readings if settings.reads_repeatedly else 1,
         "start": trainer.run["start"], "steps_before": steps_before,
         **asdict(found), "gap": found.gap, "log": log,
     }  # fmt: skip
     result.write_text(json.dumps(row, indent=1) + "\n")
+    for kept in (models / f"{name}.state", models / f"{name}.log"):
+        kept.unlink(missing_ok=True)
     print(
         f"{out.name} {kind} seed {seed}: {found.log_likelihood:.4f} (gap {found.gap:.4f}), {seconds:.0f} s",
         flush=True,
     )
+
+
+def _model_settings(kind: str, arguments: argparse.Namespace) -> ModelSettings:
+    """Published models have half as many inducing points as the smallest context of their first training."""
+    is_published = kind in PUBLISHED
+    by_default = max(1, (arguments.after or arguments.context)[0] // 2) if is_published else INDUCING
+    source: Source = "released" if arguments.released and is_published else "paper"
+    return ModelSettings(
+        kind,
+        floor=arguments.floor,
+        inducing_points=arguments.inducing_points or by_default,
+        architecture=source,
+        objective=source,
+    )
+
+
+def _train_resumably(
+    trainer: NeuralProcessTrainer, kept: Path, log: list[dict[str, float]], every: int
+) -> None:
+    """Train to the last step and fill the log; continue from the files kept.state and kept.log, if any.
+
+    The state is written at every look. The entries of the log count seconds from the start of training.
+    """
+    state, log_file = (kept.with_name(f"{kept.name}.{suffix}") for suffix in ("state", "log"))
+    if state.exists():
+        trainer.restore_state(state)
+        log += [entry for entry in json.loads(log_file.read_text()) if entry["step"] <= trainer.step]
+    before = log[-1]["seconds"] if log else 0.0
+    started = time.perf_counter()
+
+    def look(progress: Report) -> None:
+        seconds = before + time.perf_counter() - started
+        entry = {"step": progress.step, "loss": round(progress.loss, 5), "seconds": round(seconds, 1)}
+        if progress.validation is not None:
+            entry["validation"] = round(progress.validation.loss, 5)
+            print(f"{kept.name}: {json.dumps(entry)}", flush=True)
+        log.append(entry)
+        log_file.write_text(json.dumps(log))
+
+    trainer.train(report=look, checkpoint=lambda: trainer.save_state(state), every=every)
+
+
+def best_look(log: list[dict[str, float]]) -> str:
+    """Return the step of the lowest validation loss, and whether it is the last step of training."""
+    looks = [entry for entry in log if "validation" in entry]
+    if not looks:
+        return "–"
+    best = min(looks, key=lambda entry: entry["validation"])
+    return f"{best['step']}{' (last)' if best is looks[-1] else ''}"
 
 
 def table(out: Path) -> str:
@@ -155,6 +223,7 @@ def table(out: Path) -> str:
             "steps",
             "ms a step",
             "inducing points",
+            "best look",
         ]
     ]
     for kind in KINDS:
@@ -171,6 +240,7 @@ def table(out: Path) -> str:
                 str(found[0]["steps"]),
                 f"{1000 * np.mean([row['train_seconds'] / max(1, row['steps']) for row in found]):.0f}",
                 ", ".join(sorted({str(row["inducing_points"] or "–") for row in found})),
+                ", ".join(best_look(row["log"]) for row in found),
             ]
         )
     text = markdown(rows)

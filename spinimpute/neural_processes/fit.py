@@ -186,7 +186,7 @@ def fit(
     trainer = NeuralProcessTrainer(
         settings, TrainingSettings(steps, learning_rate, seed=seed), draw, description, device
     )
-    trainer.train(report=report)
+    trainer.train(report=report and (lambda progress: report(progress.step, progress.loss)))
     return FittedProcess(trainer.model.cpu(), x_scaler, y_scaler)
 
 

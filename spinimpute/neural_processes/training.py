@@ -6,7 +6,7 @@ Training can be interrupted and resumed. On a CPU, equal seeds give equal models
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from spinimpute.nn.checks import require_count, require_positive
 from spinimpute.nn.model_weights import arrays_of, load_weights, network_of
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import fingerprint, load_tensors, save_tensors
-from spinimpute.training.loop import Report, TrainingLoop
+from spinimpute.training.loop import Report, TrainingLoop, Validation
 
 MODEL_FORMAT = "spinimpute-neural-process-3"
 STATE_FORMAT = "spinimpute-neural-process-state-3"
@@ -51,7 +51,8 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
 
     `draw` returns the tasks of a step, which must depend only on the step's number. `tasks` (JSON) describes
     them in the files of the model. Training starts from the weights of `start`, if given. `start` must be a
-    model of the same kind and sizes (floor and samples may differ), otherwise InputError is raised.
+    model of the same kind and sizes (floor, samples and objective may differ), otherwise InputError is
+    raised. Reports include the loss of the batches `held_out`, if any.
     """
 
     def __init__(
@@ -62,8 +63,10 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         tasks: dict[str, Any],
         device: torch.device | str = "cpu",
         start: NeuralProcess | None = None,
+        held_out: Sequence[TaskBatch] = (),
     ) -> None:
         self.settings, self.draw, self.device = settings, draw, torch.device(device)
+        self.held_out = held_out
         torch.manual_seed(settings.seed)
         model = make_model(model_settings).to(self.device)
         start_weights = {} if start is None else arrays_of(start.state_dict())
@@ -97,23 +100,32 @@ class NeuralProcessTrainer(TrainingLoop[NeuralProcess]):
         with bfloat16:
             return self.model.loss(task)
 
+    def validate(self) -> Validation | None:
+        """Compute the mean negative log-likelihood of the targets of held-out tasks, if there are any."""
+        if not self.held_out:
+            return None
+        self.model.eval()
+        torch.manual_seed(self.settings.seed)
+        losses = [-float(self.model.log_likelihood(task).mean()) for task in self.held_out]
+        return Validation(sum(losses) / len(losses))
+
     def train(
         self,
         until: int | None = None,
-        report: Callable[[int, float], None] | None = None,
+        report: Callable[[Report], None] | None = None,
         checkpoint: Callable[[], None] | None = None,
         every: int = 500,
     ) -> float:
         """Train to the last step, or to step `until`, and return the time taken in seconds.
 
-        After every `every` steps, `report` is called with the step and the mean loss since the last report,
-        and then `checkpoint`. Raises InputError if a loss is not finite.
+        After every `every` steps, `report` is called, and then `checkpoint`. Raises InputError if a loss is
+        not finite.
         """
         started = time.perf_counter()
 
         def handle(progress: Report) -> None:
             if report is not None:
-                report(progress.step, progress.loss)
+                report(progress)
             if checkpoint is not None:
                 checkpoint()
 
@@ -161,7 +173,7 @@ def _require_same_model(model: ModelSettings, start: ModelSettings) -> None:
     differing = [
         f"{name} {start_settings[name]} instead of {value}"
         for name, value in asdict(model).items()
-        if value != start_settings[name] and name not in ("floor", "samples")
+        if value != start_settings[name] and name not in ("floor", "samples", "objective")
     ]
     if differing:
         raise InputError("mismatch", f"the initial weights are of another model: {'; '.join(differing)}")

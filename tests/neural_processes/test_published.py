@@ -203,7 +203,7 @@ def test_released_models_learn_and_are_saved(kind: str, tmp_path: Path) -> None:
     settings = ModelSettings(kind, **SMALL, samples=2, architecture="released", objective="released")
     trainer = gaussian_trainer(settings, TrainingSettings(40, learning_rate=5e-3), TASKS)
     losses = []
-    trainer.train(report=lambda step, loss: losses.append(loss), every=10)
+    trainer.train(report=lambda progress: losses.append(progress.loss), every=10)
     assert losses[-1] < losses[0] - 0.1
     trainer.save(tmp_path / "model")
     loaded, described = load_model(tmp_path / "model")
