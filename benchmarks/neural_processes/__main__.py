@@ -30,7 +30,7 @@ from benchmarks.neural_processes.figure import figure
 from benchmarks.neural_processes.results import INDUCING, STEPS
 from benchmarks.neural_processes.train import train
 from spinimpute.neural_processes.gaussian_tasks import KERNELS
-from spinimpute.neural_processes.settings import KINDS
+from spinimpute.neural_processes.settings import IMPROVED, KINDS
 
 
 def main() -> None:
@@ -55,15 +55,15 @@ def main() -> None:
             sub.add_argument(
                 "--context", type=int, nargs=2, default=[64, 128], help="range of context points in training"
             )
+            sub.add_argument("--steps", type=int, default=STEPS, help="steps of training")
         if name == "train":
             sub.add_argument("--after", type=int, nargs=2, help="start from the models of this context")
             sub.add_argument("--after-steps", type=int, help=f"training steps of those models ({STEPS})")
             sub.add_argument("--tasks", type=int, default=16, help="tasks of a batch")
-            sub.add_argument("--steps", type=int, default=STEPS)
             # twice the paper's, which is for 100,000 steps
             sub.add_argument("--learning-rate", type=float, default=1e-3)
             sub.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-            sub.add_argument("--models", nargs="+", default=list(KINDS), choices=KINDS)
+            sub.add_argument("--models", nargs="+", default=list(IMPROVED), choices=KINDS)
             sub.add_argument(
                 "--inducing-points",
                 type=int,

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.imputation.tables import markdown
-from benchmarks.neural_processes.results import folder_of, mean_and_spread
+from benchmarks.neural_processes.results import STEPS, folder_of, mean_and_spread, run_name
 from benchmarks.papers.claims import SPIN_PAPER, published
 from spinimpute.neural_processes.evaluation import calibration
 from spinimpute.neural_processes.gaussian_tasks import parse_settings
@@ -20,17 +20,23 @@ from spinimpute.neural_processes.training import load_model
 PUBLISHED_CONTEXT = (64, 128)  # that models were trained with
 
 
+def calibration_name(context: tuple[int, int], steps: int) -> str:
+    """Return the name of the results for models that were trained with this context and number of steps."""
+    if context == PUBLISHED_CONTEXT:
+        return "calibration" if steps == STEPS else f"calibration-steps-{steps}"
+    return f"calibration-{run_name(context, steps)}"
+
+
 def calibrate(arguments: argparse.Namespace) -> None:
-    """Measure the calibration of models of 600 steps at 4, 8 and 16 context points, next to the paper's
-    values.
+    """Measure the calibration of models at 4, 8 and 16 context points, next to the paper's values.
 
     The paper's models were trained with 64 to 128 points. The figures of calibration and of predictions
     (Figures 7 and 6) show the first seed.
     """
     torch.set_num_threads(arguments.threads)
     low, high = arguments.context
-    trained, as_published = f"context-{low}-{high}", (low, high) == PUBLISHED_CONTEXT
-    out = folder_of("calibration" if as_published else f"calibration-{trained}")
+    trained, as_published = run_name((low, high), arguments.steps), (low, high) == PUBLISHED_CONTEXT
+    out = folder_of(calibration_name((low, high), arguments.steps))
     rows = [["model", *map(str, CONTEXTS), "seeds"]]
     if as_published:
         rows[0] += [f"paper: {n}" for n in CONTEXTS]
@@ -55,7 +61,8 @@ def calibrate(arguments: argparse.Namespace) -> None:
             rows.append([kind, *means, str(len(errors)), *(of_paper if as_published else [])])
     if not shown:
         raise SystemExit(
-            f"there is no model in {arguments.models_folder}. Train some with --context {low} {high}"
+            f"there is no model in {arguments.models_folder}. Train some with --context {low} {high} "
+            f"--steps {arguments.steps}"
         )
     inside = {name: [one.inside for one in found] for name, found in curves.items()}
     (out / "curves.json").write_text(json.dumps(inside, indent=1) + "\n")

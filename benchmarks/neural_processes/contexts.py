@@ -26,7 +26,7 @@ READMES = (REPOSITORY / "docs" / "neural-processes.md", REPOSITORY / "benchmarks
 WANTED = 3  # seeds
 SMALL = (64, 128)  # context points, that models of the first table were trained with
 COSTS_AT = "1024"  # context points
-CARRIED_FROM = "2026-11-23"  # date of results: since then inducing points carry y
+CARRIED_FROM = "2026-11-23"  # date of results: since then improved models compare by distance and carry y
 BEFORE = " before"  # in the name of a kind: its results from before that
 OTHER_POINTS = "{}, {} inducing points"  # a kind, where it has another number than usual
 
@@ -135,9 +135,9 @@ def read_runs(results: Path) -> dict[Run, list[dict[str, Any]]]:
             else:
                 run = Run(context, None, number.get("steps", STEPS), low_floor)
             of_model = latest.setdefault(run, {})
-            for path in folder.glob("*NP-*.json"):
+            for path in folder.glob("*NP*-*.json"):
                 row = json.loads(path.read_text())
-                if row["kind"].endswith("IPNP") and folder.name < CARRIED_FROM:
+                if "IPNP" in row["kind"] and folder.name < CARRIED_FROM:
                     row["kind"] += BEFORE
                 if "inducing" in number:
                     row["kind"] = OTHER_POINTS.format(row["kind"], number["inducing"])

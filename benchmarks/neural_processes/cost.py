@@ -20,7 +20,7 @@ from spinimpute.neural_processes.models import NeuralProcess, make_model
 from spinimpute.neural_processes.settings import KINDS, ModelSettings
 
 CONTEXTS = (64, 128, 256, 512, 1_024, 2_048)
-MOST = {"BANP": 1_024, "RCANP": 1_024}  # a step takes minutes beyond
+MOST = {"BANP": 1_024, "BANP+": 1_024, "RCANP": 1_024}  # a step takes minutes beyond
 LARGE_CONTEXT = 100_000
 
 Costs = dict[str, dict[int, tuple[float, float]]]  # of a model and a context: seconds, megabytes
@@ -143,7 +143,7 @@ def large_context(arguments: argparse.Namespace) -> dict[str, float]:
 def large(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
-    model = make_model(ModelSettings("CIPNP", inducing_points=INDUCING)).eval()
+    model = make_model(ModelSettings("CIPNP+", inducing_points=INDUCING)).eval()
     x, y, at = torch.randn(1, LARGE_CONTEXT, 1), torch.randn(1, LARGE_CONTEXT, 1), torch.randn(1, 64, 1)
     with torch.no_grad():
         model(x[:, :100], y[:, :100], at)

@@ -45,7 +45,9 @@ def figure(_: argparse.Namespace) -> None:
 
 def style(kind: str) -> dict[str, Any]:
     """Return the style of a kind, which is the same in all panels."""
-    return {"marker": "o", "markersize": 3, "label": kind, "color": f"C{KINDS.index(kind)}"}
+    number = KINDS.index(kind)
+    line = "-" if number < 10 else "--"  # there are ten colors
+    return {"marker": "o", "markersize": 3, "label": kind, "color": f"C{number}", "linestyle": line}
 
 
 def likelihoods(folder: Path) -> dict[str, list[tuple[float, float, float]]]:

@@ -32,6 +32,12 @@ LONG = (
     PROCESSES, "train", "--context", "64", "128", "--steps", "20000", "--batches", "3000", "--samples", "20",
     "--seeds", "1",
 )  # fmt: skip
+PUBLISHED_STEPS = "60000"
+AS_PUBLISHED = (
+    PROCESSES, "train", "--context", "64", "128", "--steps", PUBLISHED_STEPS, "--learning-rate", "5e-4",
+    "--seeds", "1", "--batches", "300", "--models", "CANP", "ANP", "BANP", "CIPNP", "IPNP",
+)  # fmt: skip
+CALIBRATION = (PROCESSES, "calibration", "--context", "64", "128")
 OF_CALIFORNIA = (
     (TABULAR, "california", "--models", "ResNet", "MLP", "--seeds", "1", "2", "3"),
     (TABULAR, "california", "--models", "FTTransformer", "FTTransformerWithoutBiases"),
@@ -40,9 +46,9 @@ COMMANDS: dict[str, tuple[str, Sequence[Sequence[str]]]] = {
     "table1": ("ranks and memory (SPIN 1, 14, 15)", (*OF_ROWS, (TABULAR, "memory"))),
     "table2": ("Poker: accuracy by context (SPIN 2)", ((TABULAR, "poker"),)),
     "table12": ("tables of rows (SPIN 11, 12; NPT 1, 6, 8 to 12)", OF_ROWS),
-    "table18": ("calibration (SPIN 18)", ((PROCESSES, "calibration", "--context", "64", "128"),)),
+    "table18": ("calibration (SPIN 18)", (CALIBRATION, (*CALIBRATION, "--steps", PUBLISHED_STEPS))),
     "table21": ("how costs grow (SPIN 21)", ((TABULAR, "cost"),)),
-    "figure4": ("neural processes (SPIN Figure 4)", (*OF_POINTS, LONG, (PROCESSES, "cost"))),
+    "figure4": ("neural processes (SPIN Figure 4)", (*OF_POINTS, LONG, AS_PUBLISHED, (PROCESSES, "cost"))),
     "npt2": ("probes (NPT 2, 3, B.3; SPIN A.7, A.8)", ((TABULAR, "probes"),)),
     "ft2": ("California and Adult (FT-Transformer 2, 4, 6)", (OF_ROWS[1], (TABULAR, "california"))),
     "ft3": ("ensembles, feature biases, times (FT-Transformer 3, 5, 10)", OF_CALIFORNIA),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.neural_processes.calibrate import calibration_name
 from benchmarks.neural_processes.contexts import BEFORE, OTHER_POINTS, Run, read_runs
 from benchmarks.neural_processes.results import STEPS, find_folder
 from benchmarks.papers.claims import (
@@ -24,15 +26,15 @@ from benchmarks.papers.claims import (
     verdict,
 )
 from spinimpute.neural_processes.evaluation import LEVELS
+from spinimpute.neural_processes.settings import PUBLISHED
 
-KINDS = ("CANP", "ANP", "BANP", "CIPNP", "IPNP")
+PLUS = tuple(f"{kind}+" for kind in PUBLISHED)  # the improved models of the same names
 RANGES = ((64, 128), (128, 256), (256, 512), (512, 1_024), (1_024, 2_048))
-INDUCING = ("CIPNP", "IPNP")
 PAPER_INDUCING = 32  # points, at 64 to 128 context points
 FEW, MANY = ("4", "8"), "16"  # context points of Table 18
 COSTS_AT = "1024"
 PAPER_STEPS, PAPER_BATCHES = 100_000, 3_000
-MANY_STEPS = 20_000
+MANY_STEPS = {PUBLISHED: 60_000, PLUS: 20_000}  # of each family
 
 
 def section(results: Path) -> Section:
@@ -44,7 +46,8 @@ def section(results: Path) -> Section:
         "### Figure 4: log-likelihood by context", _figure4(runs),
         "### Table 18: calibration with few points", _table18(calibration),
     ]  # fmt: skip
-    claims = [_ahead(runs), _cheap(costs), _calibrated(calibration), _after_many_steps(runs)]
+    claims = [_ahead(runs), _cheap(costs), _calibrated(calibration)]
+    claims += [_after_many_steps(runs, family) for family in (PUBLISHED, PLUS)]
     return Section("Neural processes (SPIN 4.2, A.6)", parts, claims)
 
 
@@ -65,7 +68,7 @@ def _figure4(runs: dict[Run, list[dict[str, Any]]]) -> str:
         for (low, high), steps in columns
     ]
     lines = [["context points", *heads]]
-    for kind in [row for name in KINDS for row in _rows_of(name)]:
+    for kind in [row for name in (*PUBLISHED, *PLUS) for row in _rows_of(name)]:
         cells = [mean_text(_values(runs, context, kind, steps), 3) for context, steps in columns]
         if any(cell != "–" for cell in cells):
             lines.append([kind, *cells])
@@ -82,45 +85,52 @@ def _figure4(runs: dict[Run, list[dict[str, Any]]]) -> str:
 
 def _rows_of(kind: str) -> list[str]:
     """Variants of a kind that have results, by the names of the rows."""
-    return [kind, kind + BEFORE, OTHER_POINTS.format(kind, PAPER_INDUCING)] if kind in INDUCING else [kind]
+    return [kind, kind + BEFORE, OTHER_POINTS.format(kind, PAPER_INDUCING)] if _is_inducing(kind) else [kind]
+
+
+def _is_inducing(kind: str) -> bool:
+    return "IPNP" in kind
 
 
 def _ahead(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
-    """Comparison in the paper's variant, where both have it."""
+    """Comparison of the improved models without distances, where both have them."""
     says = "CIPNP and IPNP (inducing points) are more accurate than CANP, ANP and BANP at most context sizes"
     ahead, told = [], []
     for context in RANGES:
         means = {}
-        for kind in KINDS:
+        for kind in PLUS:
             values = _values(runs, context, kind + BEFORE) or _values(runs, context, kind)
             if values:
                 means[kind] = float(np.mean(values))
-        ours = {kind: mean for kind, mean in means.items() if kind in INDUCING}
-        theirs = {kind: mean for kind, mean in means.items() if kind not in INDUCING}
+        ours = {kind: mean for kind, mean in means.items() if _is_inducing(kind)}
+        theirs = {kind: mean for kind, mean in means.items() if not _is_inducing(kind)}
         if ours and theirs:
             best, rival = max(ours, key=lambda k: ours[k]), max(theirs, key=lambda k: theirs[k])
             ahead.append(ours[best] > theirs[rival])
             told.append(
                 f"{context[0]:,}–{context[1]:,}: {best} {ours[best]:.3f}, {rival} {theirs[rival]:.3f}"
             )
-    form = f"Paper's form, {STEPS} steps"
+    form = f"Improved models without distances, {STEPS} steps"
     in_short = f"{form}: ahead at {sum(ahead)} of {len(ahead)} context sizes"
     return Claim("SPIN Figure 4", says, verdict(ahead), f"{form}. {'; '.join(told)}", in_short)
 
 
-def _after_many_steps(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
-    """Current models with the fewest points; each inducing-point model beside each of the others."""
+def _after_many_steps(runs: dict[Run, list[dict[str, Any]]], family: tuple[str, ...]) -> Claim:
+    """Models of a family with the fewest points; each inducing-point model beside each of the others."""
     says = f"The same after {PAPER_STEPS:,} steps, {PAPER_BATCHES:,} batches of evaluation"
-    values = {kind: _values(runs, RANGES[0], kind, MANY_STEPS) for kind in KINDS}
+    says += "" if family == PUBLISHED else ", for the improved models"
+    steps = MANY_STEPS[family]
+    values = {kind: _values(runs, RANGES[0], kind, steps) for kind in family}
     means = {kind: float(np.mean(of_seeds)) for kind, of_seeds in values.items() if of_seeds}
-    ahead = [means[a] > means[b] for a in INDUCING if a in means for b in means if b not in INDUCING]
+    ahead = [means[a] > means[b] for a in means if _is_inducing(a) for b in means if not _is_inducing(b)]
+    low, high = RANGES[0]
     if not ahead:
-        low, high = RANGES[0]
-        command = f"python -m benchmarks.neural_processes train --context {low} {high} --steps {MANY_STEPS}"
+        command = f"python -m benchmarks.neural_processes train --context {low} {high} --steps {steps}"
+        command += " --learning-rate 5e-4" if family == PUBLISHED else ""
         return not_run("SPIN Figure 4", says, f"`{command} --batches {PAPER_BATCHES}`")
-    lacking = [kind for kind in KINDS if kind not in means]
+    lacking = [kind for kind in family if kind not in means]
     found = ", ".join(f"{kind} {mean_text(values[kind], 3)}" for kind in means)
-    told = f"{MANY_STEPS:,} steps, {RANGES[0][0]}–{RANGES[0][1]} points, models as they are now: {found}"
+    told = f"{steps:,} steps, {low}–{high} points: {found}"
     if lacking:
         told += f"; not run: {', '.join(lacking)}"
     holds = verdict([*ahead, not lacking]) if any(ahead) else verdict(ahead)
@@ -140,28 +150,36 @@ def _costs(results: Path) -> dict[str, tuple[float, float]]:
         }
 
 
+def _family(found: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the published models if all of them have results, otherwise the improved models."""
+    return PUBLISHED if set(PUBLISHED) <= set(found) else PLUS
+
+
 def _cheap(costs: dict[str, tuple[float, float]]) -> Claim:
     says = "Models with inducing points use up to 50 % less time and memory"
     if not costs:
         return not_run("SPIN Figure 4", says, "`python -m benchmarks.neural_processes cost`")
-    pairs = [("CIPNP", "CANP"), ("IPNP", "ANP")]
+    kinds = _family(costs)
+    canp, anp, _, cipnp, ipnp = kinds
+    pairs = [(cipnp, canp), (ipnp, anp)]
     holds = [costs[a][i] <= 0.5 * costs[b][i] for a, b in pairs for i in (0, 1)]
-    told = "; ".join(f"{k} {costs[k][0]:.2f} s and {costs[k][1]:.0f} MB" for k in KINDS if k in costs)
+    told = "; ".join(f"{k} {costs[k][0]:.2f} s and {costs[k][1]:.0f} MB" for k in kinds if k in costs)
     return Claim("SPIN Figure 4", says, verdict(holds), f"A step with {COSTS_AT} context points: {told}")
 
 
 def _calibration(results: Path) -> dict[str, dict[str, list[float]]]:
     """Calibration error (equation 1) for every seed, by kind and context points."""
-    folder = find_folder("calibration", results)
     found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    if folder is None:
-        return found
-    curves: dict[str, list[list[float]]] = json.loads((folder / "curves.json").read_text())
-    for name, of_context in curves.items():
-        kind = name.split("-")[-2]
-        for points, inside in zip((*FEW, MANY), of_context, strict=True):
-            error = float(np.mean([(p - level) ** 2 for p, level in zip(inside, LEVELS, strict=True)]))
-            found[kind][points].append(error)
+    for steps in (STEPS, MANY_STEPS[PUBLISHED]):
+        folder = find_folder(calibration_name(RANGES[0], steps), results)
+        if folder is None:
+            continue
+        curves: dict[str, list[list[float]]] = json.loads((folder / "curves.json").read_text())
+        for name, of_context in curves.items():
+            kind = name.split("-")[-2]
+            for points, inside in zip((*FEW, MANY), of_context, strict=True):
+                error = float(np.mean([(p - level) ** 2 for p, level in zip(inside, LEVELS, strict=True)]))
+                found[kind][points].append(error)
     return found
 
 
@@ -169,20 +187,29 @@ def _table18(calibration: dict[str, dict[str, list[float]]]) -> str:
     theirs = published(SPIN_PAPER, "18")
     points = (*FEW, MANY)
     lines = [["", *(x for n in points for x in (f"{n} points", "paper"))]]
-    for kind in KINDS:
-        cells = [x for n in points for x in (mean_text(calibration[kind][n], 4), theirs[n, kind])]
-        lines.append([kind, *cells])
-    return f"{markdown(lines)}\n\nModels trained with 64 to 128 points; lower is better."
+    for kind in [kind for kind in (*PUBLISHED, *PLUS) if kind in calibration]:
+        of_paper = {n: theirs[n, kind] if kind in PUBLISHED else "" for n in points}
+        lines.append([kind, *(x for n in points for x in (mean_text(calibration[kind][n], 4), of_paper[n]))])
+    return (
+        f"{markdown(lines)}\n\nModels trained with 64 to 128 points, the published ones for "
+        f"{MANY_STEPS[PUBLISHED]:,} steps, the improved ones (+) for {STEPS}; lower is better."
+    )
 
 
 def _calibrated(calibration: dict[str, dict[str, list[float]]]) -> Claim:
     says = "With 4 and 8 points CIPNP and IPNP are far better calibrated than the others"
     if not calibration:
         return not_run("SPIN 18", says, "`python -m benchmarks.neural_processes calibration`")
-    means = {(kind, n): float(np.mean(calibration[kind][n])) for kind in KINDS for n in FEW}
-    rivals = [kind for kind in KINDS if kind not in INDUCING]
-    holds = [means[kind, n] < min(means[rival, n] for rival in rivals) for kind in INDUCING for n in FEW]
+    kinds = _family(calibration)
+    means = {(kind, n): float(np.mean(calibration[kind][n])) for kind in kinds for n in FEW}
+    rivals = [kind for kind in kinds if not _is_inducing(kind)]
+    holds = [
+        means[kind, n] < min(means[rival, n] for rival in rivals)
+        for kind in kinds
+        if _is_inducing(kind)
+        for n in FEW
+    ]
     told = "; ".join(
-        f"{n} points: {', '.join(f'{kind} {means[kind, n]:.3f}' for kind in KINDS)}" for n in FEW
+        f"{n} points: {', '.join(f'{kind} {means[kind, n]:.3f}' for kind in kinds)}" for n in FEW
     )
     return Claim("SPIN 18", says, verdict(holds), told)

@@ -6,11 +6,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from benchmarks.neural_processes import results
+from benchmarks.neural_processes import train as training
 from benchmarks.neural_processes.__main__ import main
 from benchmarks.neural_processes.figure import likelihoods
-from spinimpute.neural_processes.training import load_model
+from spinimpute.neural_processes.training import NeuralProcessTrainer, load_model
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.runtime.tensor_files import fingerprint
 
@@ -92,19 +94,20 @@ def test_weights_that_are_gone(folder: Path, tmp_path: Path, monkeypatch: pytest
 
 
 def test_calibration(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(results, "STEPS", 2)  # which is not in a folder's name
     models = tmp_path / "models"
-    calibrate = ("calibration", "--batches", 1, "--samples", 2, "--models-folder", models, "--context")
+    calibrate = (
+        "calibration", "--steps", 2, "--batches", 1, "--samples", 2, "--models-folder", models, "--context"
+    )  # fmt: skip
     with pytest.raises(SystemExit, match=r"no model in .*--context 4 6"):
         call(monkeypatch, *calibrate, 4, 6)
     for context in ((4, 6), (64, 128)):
         train(monkeypatch, models, "--context", *context, "--steps", 2, "--seeds", 3, 4)
-    (new,) = models.glob("*-context-4-6-CANP-3.safetensors")
-    (models / "2026-01-01-context-4-6-CANP-3.safetensors").write_bytes(new.read_bytes())
+    (new,) = models.glob("*-context-4-6-steps-2-CANP-3.safetensors")
+    (models / "2026-01-01-context-4-6-steps-2-CANP-3.safetensors").write_bytes(new.read_bytes())
     for context in ((4, 6), (64, 128)):
         call(monkeypatch, *calibrate, *context)
-    (few,) = folder.glob("*-calibration-context-4-6")
-    (many,) = folder.glob("*-calibration")
+    (few,) = folder.glob("*-calibration-context-4-6-steps-2")
+    (many,) = folder.glob("*-calibration-steps-2")
     curves = json.loads((few / "curves.json").read_text())
     assert list(curves) == [new.stem, new.stem.replace("CANP-3", "CANP-4")]  # the latest of each seed
     assert [len(of_context) for of_context in curves[new.stem]] == [11] * 3
@@ -115,6 +118,43 @@ def test_calibration(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (many / "report.md").read_text().rstrip().endswith("| 2 | 0.065 | 0.025 | 0.006 |")
     for made in ("calibration.png", "predictions.png"):
         assert (few / made).read_bytes().startswith(b"\x89PNG")
+
+
+def test_long_training_is_resumed_with_its_log(folder, tmp_path, monkeypatch) -> None:
+    """An interrupted run gives the weights and the log of an uninterrupted one."""
+    monkeypatch.setattr(training, "LOOKS", 4)  # from 400 steps on, with a look every 100
+    monkeypatch.setattr(training, "VALIDATION_BATCHES", 1)
+    small = ("train", "--context", 2, 3, "--steps", 400, "--tasks", 1, "--batches", 2, "--seeds", 3)
+    small += ("--models", "CIPNP", "--models-folder")
+    call(monkeypatch, *small, tmp_path / "whole")
+    (result,) = folder.glob("*-context-2-3-steps-400/CIPNP-3.json")
+    whole = json.loads(result.read_text())
+    result.unlink()
+    steps, plain = [], NeuralProcessTrainer.loss
+
+    def interrupted(self: NeuralProcessTrainer, number: int) -> Tensor:
+        steps.append(self.step)
+        if len(steps) == 250:
+            raise KeyboardInterrupt
+        return plain(self, number)
+
+    monkeypatch.setattr(NeuralProcessTrainer, "loss", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        call(monkeypatch, *small, tmp_path / "half")
+    call(monkeypatch, *small, tmp_path / "half")
+    assert steps == [*range(250), *range(200, 400)]
+    row = json.loads(result.read_text())
+    assert [entry["step"] for entry in row["log"]] == [100, 200, 300, 400]
+    assert row["log"] == whole["log"]
+    assert row["log_likelihood"] == whole["log_likelihood"]
+    assert {path.suffix for path in (tmp_path / "half").iterdir()} == {".safetensors"}
+
+
+def test_the_best_look_may_be_the_last() -> None:
+    looks = [{"step": 100 * i, "validation": value} for i, value in enumerate((3.0, 1.0, 2.0), 1)]
+    assert training.best_look(looks) == "200"
+    assert training.best_look(looks[:2]) == "200 (last)"
+    assert training.best_look([{"step": 100}]) == "–"
 
 
 def test_figure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,12 +136,12 @@ def test_contexts_in_order_with_their_seeds(tmp_path: Path) -> None:
 
 
 def test_models_from_before_inducing_points_carried_y_are_told_apart(tmp_path: Path) -> None:
-    runs = ("2026-01-01", "CIPNP", 1.0), ("2026-01-01", "CANP", 1.5), (CARRIED_FROM, "CIPNP", 2.0)
+    runs = ("2026-01-01", "CIPNP+", 1.0), ("2026-01-01", "CANP", 1.5), (CARRIED_FROM, "CIPNP+", 2.0)
     for date, kind, value in runs:
         write_run(tmp_path / f"{date}-context-64-128", kind, 1, value)
     canp, new, before = TABLES["trained"](tmp_path).splitlines()[2:5]
-    assert (canp, new) == ("| CANP | 1.500 (1) |", "| CIPNP | 2.000 (1) |")  # of each model its latest run
-    assert before == "| CIPNP before | 1.000 (1) |"
+    assert (canp, new) == ("| CANP | 1.500 (1) |", "| CIPNP+ | 2.000 (1) |")  # of each model its latest run
+    assert before == "| CIPNP+ before | 1.000 (1) |"
     assert "before" not in TABLES["asked"](tmp_path)
 
 
