@@ -28,7 +28,7 @@ from spinimpute.neural_processes.settings import KINDS, PUBLISHED, ModelSettings
 from spinimpute.neural_processes.training import DrawBatch, NeuralProcessTrainer, TrainingSettings, load_model
 from spinimpute.training.loop import Report
 
-KEPT_TASKS = 2_000  # batches in memory
+KEPT_TASKS = 2_000  # batches that are kept in memory, unless training is longer
 LOOKS = 60  # validations of a long run
 VALIDATION_SEED = 123_456_789  # differs from the seeds of training and of the final test
 VALIDATION_BATCHES = 20
@@ -68,7 +68,7 @@ def train(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     for seed in arguments.seeds:
         # drawing tasks of a thousand points takes as long as a step, so all models of a seed share them
-        draw = functools.lru_cache(KEPT_TASKS)(
+        draw = functools.lru_cache(KEPT_TASKS if arguments.steps <= KEPT_TASKS else 0)(
             lambda step, seed=seed: draw_tasks(tasks, seed, step, arguments.device)[0]
         )
         for kind in arguments.models:

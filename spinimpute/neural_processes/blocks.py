@@ -102,7 +102,7 @@ class InducedPoints(nn.Module):
         return self.block(self.start.expand(len(d_BNE), -1, -1), d_BNE, d_BNE)
 
 
-class BlockReader(nn.Module):
+class MABReader(nn.Module):
     """Attention block from targets to the points of a context: r(x, H) = MAB(x, H), SPIN paper, section 3.3.
 
     It has the interface of `Reader`.

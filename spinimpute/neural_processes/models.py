@@ -22,9 +22,9 @@ from torch.distributions import Distribution, Normal, kl_divergence
 from torch.nn import functional
 
 from spinimpute.neural_processes.blocks import (
-    BlockReader,
     Decoder,
     InducedPoints,
+    MABReader,
     PaperBlock,
     Reader,
     SelfAttendedPoints,
@@ -188,10 +188,10 @@ class _AttentiveProcess(NeuralProcess):
         options = MABOptions(heads=s.heads, score="distance", steepness=STEEPNESS)
         return PointEncoder(s.x_size, s.y_size, s.width, VALUE_LAYERS, options)
 
-    def _reader(self) -> BlockReader | Reader | PointReader:
+    def _reader(self) -> MABReader | Reader | PointReader:
         s = self.settings
         if s.is_published:
-            return BlockReader(s.width, make_block(s.architecture, s.width, s.heads))
+            return MABReader(s.width, make_block(s.architecture, s.width, s.heads))
         if self.points is None:
             return Reader(s.width, MABOptions(heads=s.heads, steepness=STEEPNESS))
         options = MABOptions(heads=s.heads, score="distance", steepness=STEEPNESS)
