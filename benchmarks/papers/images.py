@@ -139,7 +139,7 @@ class ImageNetwork:
         else:
             config = SPINConfig(
                 CLASSES, columns, recipe.width, recipe.h, recipe.f, blocks=2, predictor="flat",
-                learned_residual=True, dropout=recipe.dropout,
+                learned_residual=True, dropout=recipe.dropout, layer_order="released",
             )  # fmt: skip
             self.network = SPIN(config)
         self.network.embedding = PatchEmbedding(columns, self.numbers, recipe.width)  # type: ignore[assignment]

@@ -142,7 +142,7 @@ def build(method: str, columns: int, recipe: TableRecipe) -> SPIN | NPT | SetTra
         return SetTransformer(1, columns, recipe.width, recipe.blocks, options, continuous=numbers, **points)
     config = SPINConfig(
         1, columns, recipe.width, recipe.h, recipe.f, recipe.blocks, "flat", continuous=numbers,
-        heads=recipe.heads, learned_residual=True, dropout=recipe.dropout,
+        heads=recipe.heads, learned_residual=True, dropout=recipe.dropout, layer_order="released",
     )  # fmt: skip
     network = SPIN(config)
     if method == WITHOUT_XABA:

@@ -64,7 +64,7 @@ def build(method: str, columns: int, recipe: WindowRecipe) -> Network:
         return SetTransformer(vocabulary, columns, recipe.width, 2, options, **points)
     config = SPINConfig(
         vocabulary, columns, recipe.width, recipe.h, recipe.f, blocks=2, predictor="flat",
-        learned_residual=True, dropout=recipe.dropout,
+        learned_residual=True, dropout=recipe.dropout, layer_order="released",
     )  # fmt: skip
     if method == CIPNP_16:
         return CIPNP(replace(config, predictor="tokenwise"))

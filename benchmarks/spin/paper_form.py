@@ -51,6 +51,7 @@ class PaperForm(nn.Module):
             side_width=NUMBERS_OF_A_SITE * k,
             heads=4,
             learned_residual=True,
+            layer_order="released",
         )
         self.spin = SPIN(config) if head == "flat" else CIPNP(replace(config, predictor="tokenwise"))
 

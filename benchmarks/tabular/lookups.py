@@ -202,8 +202,9 @@ def random_labels(
     else:
         training = Training(BLIND_STEPS if model == "SPIN without XABD" else steps, 16, 3e-3)
         config = SPINConfig(
-            2, columns, 16, inducing_points, latent_attributes=8, blocks=1, predictor="flat", heads=8
-        )
+            2, columns, 16, inducing_points, latent_attributes=8, blocks=1, predictor="flat", heads=8,
+            layer_order="released",
+        )  # fmt: skip
         places = random_tables(1, inducing_points, key_bits, label_bits, torch.Generator().manual_seed(seed))
         network = make_spin(config, places)
         configuration = asdict(config)
@@ -259,8 +260,9 @@ def clusters(labels: str, seed: int, figure: Path | None, *, steps: int = 1_200)
     fixed_2L = torch.stack((one_L, 1 - one_L)) if labels == "SPIN fixed labels" else None
     training = Training(300 if fixed_2L is not None else steps, 4, 3e-3)
     config = SPINConfig(
-        2, CLUSTER_BITS + CLUSTER_LABEL_BITS, 32, 2, latent_attributes=4, blocks=1, predictor_layers=1
-    )
+        2, CLUSTER_BITS + CLUSTER_LABEL_BITS, 32, 2, latent_attributes=4, blocks=1, predictor_layers=1,
+        layer_order="released",
+    )  # fmt: skip
     network = SPIN(config)
     # one table of more rows, as in the paper's figure
     fresh, cluster_BN = cluster_tables(1, 100, centroid_2D, fixed_2L, generator)
@@ -415,7 +417,7 @@ def lookup(
         training = Training(steps, 2, 3e-3)
         config = SPINConfig(
             1, columns, 32, int(model.removeprefix("paper's SPIN h=")), latent_attributes=4, blocks=1,
-            predictor="flat", continuous=continuous, pieces=16, heads=8,
+            predictor="flat", continuous=continuous, pieces=16, heads=8, layer_order="released",
         )  # fmt: skip
         places = protein.draw(
             "train", variant, 1, config.inducing_points, torch.Generator().manual_seed(seed)

@@ -4,7 +4,6 @@
 
 D are the embedded datapoints of the context, H the inducing points. Predictions depend on the context only
 through H, so H can be computed once and stored. Predictions of different queries do not depend on each other.
-
 It follows Rastogi et al., ICLR 2023. The predictor "spin" for genotypes is in `spinimpute.predictors.spin`.
 
 Axes: see `spinimpute.nn`. In shapes, n is the number of datapoints of one chunk: a part of the context.
@@ -30,19 +29,30 @@ TokenChunk = tuple[Tensor, Tensor] | Callable[[], tuple[Tensor, Tensor]]
 DistributionName = Literal["categorical", "bernoulli"]
 
 
+LayerOrder = Literal["paper", "released"]
+
+
 class EncoderBlock(nn.Module):
-    """XABA, ABLA and XABD (see `nn.attention`). XABA and ABLA use only the attributes of one datapoint."""
+    """XABA, ABLA and XABD (see `nn.attention`). XABA and ABLA use only the attributes of one datapoint.
+
+    Order "released" (the paper's code): XABA, ABLA, XABD. Order "paper" (section 3.2.1): XABA, XABD, ABLA.
+    With the latter, a block begins with the ABLA of the paper's previous layer, and the first block has no
+    ABLA. The ABLA of the paper's last layer has no effect and is left out.
+    """
 
     def __init__(
-        self, latent_attributes: int, width: int, options: MABOptions, latent_self_attention: bool
+        self, latent_attributes: int, width: int, options: MABOptions, has_abla: bool, layer_order: LayerOrder
     ) -> None:
         super().__init__()
+        self.layer_order = layer_order
         self.xaba = XABA(width, options)
-        self.abla = ABLA(width, options) if latent_self_attention else nn.Identity()
+        self.abla = ABLA(width, options) if has_abla else nn.Identity()
         self.xabd = XABD(latent_attributes, width, options)
 
     def latents(self, a_BNFE: Tensor, d_BNDE: Tensor) -> Tensor:
         """Update the latent attributes of each datapoint: (B, N, F, E), (B, N, D, E) -> (B, N, F, E)."""
+        if self.layer_order == "paper":
+            return self.xaba(self.abla(a_BNFE), d_BNDE)
         return self.abla(self.xaba(a_BNFE, d_BNDE))
 
 
@@ -51,7 +61,8 @@ class SPINEncoder(nn.Module):
 
     It has `blocks` blocks of XABA, ABLA and XABD. The papers count layers: "depth 4" is two blocks.
     `latent_start` selects the initial latent attributes. "linear": a linear map D -> F of the attributes,
-    shared over E. "learned": learned constants; then `columns` may be None.
+    shared over E. "learned": learned constants; then `columns` may be None. For `layer_order` see
+    `EncoderBlock`.
     """
 
     def __init__(
@@ -64,6 +75,7 @@ class SPINEncoder(nn.Module):
         blocks: int = 2,
         latent_start: Literal["linear", "learned"] = "linear",
         latent_self_attention: bool = True,
+        layer_order: LayerOrder = "paper",
         options: MABOptions | None = None,
     ) -> None:
         super().__init__()
@@ -72,6 +84,7 @@ class SPINEncoder(nn.Module):
         require_count("inducing_points", inducing_points)
         require_count("latent_attributes", latent_attributes)
         require_choice("latent_start", latent_start, ("linear", "learned"))
+        require_choice("layer_order", layer_order, ("paper", "released"))
         self.width = width
         self.columns = columns
         self.dropout = options.dropout
@@ -85,7 +98,9 @@ class SPINEncoder(nn.Module):
             self.start_latents = nn.Parameter(torch.randn(1, 1, latent_attributes, width))
         self.start_points = nn.Parameter(torch.randn(1, inducing_points, latent_attributes, width))
         self.blocks = nn.ModuleList(
-            EncoderBlock(latent_attributes, width, options, latent_self_attention) for _ in range(blocks)
+            EncoderBlock(latent_attributes, width, options, has_abla, layer_order)
+            for has_abla in [latent_self_attention and layer_order == "released"]
+            + [latent_self_attention] * (blocks - 1)
         )
 
     def forward(self, d_BNDE: Tensor, visible_BN: Tensor | None = None) -> Tensor:
@@ -221,6 +236,7 @@ class SPINConfig:
     members: int = 1
     latent_start: Literal["linear", "learned"] = "linear"
     latent_self_attention: bool = True
+    layer_order: LayerOrder = "paper"
     continuous: tuple[int, ...] = ()
     pieces: int = 0
     side_width: int = 0
@@ -304,6 +320,7 @@ class SPIN(nn.Module):
             blocks=config.blocks,
             latent_start=config.latent_start,
             latent_self_attention=config.latent_self_attention,
+            layer_order=config.layer_order,
             options=config.options,
         )
         self.predictor = _build_predictor(config) if predictor is None else predictor

@@ -253,3 +253,37 @@ def test_the_tokenwise_predictor_does_not_grow_with_the_square_of_the_columns() 
         few, many = (millions(SPIN(SPINConfig(32, columns))) for columns in (50, 500))
     assert few < 0.75
     assert (many - few) / 450 < 0.002, "each column adds its embedding and its head only"
+
+
+@pytest.mark.parametrize("order", ["paper", "released"])
+def test_the_order_of_the_encoders_layers(order: str) -> None:
+    """XABD reads latent attributes before ABLA in the paper (3.2.1), after it in the released code."""
+    torch.manual_seed(3)
+    encoder, d_BNDE = SPINEncoder(8, 5, blocks=3, layer_order=order), torch.randn(2, 7, 5, 8)
+    a_BNFE = encoder._start(d_BNDE)
+    h_BHFE = encoder.start_points.expand(2, -1, -1, -1)
+    first, second, third = encoder.blocks
+    if order == "paper":  # the second block holds the ABLA of the paper's first layer
+        layers = [(first, second.abla), (second, third.abla), (third, None)]
+        for block, abla in layers:
+            a_BNFE = block.xaba(a_BNFE, d_BNDE)
+            h_BHFE = block.xabd(h_BHFE, a_BNFE)
+            a_BNFE = a_BNFE if abla is None else abla(a_BNFE)
+    else:
+        for block in (first, second, third):
+            a_BNFE = block.abla(block.xaba(a_BNFE, d_BNDE))
+            h_BHFE = block.xabd(h_BHFE, a_BNFE)
+    torch.testing.assert_close(encoder(d_BNDE), h_BHFE)
+    chunks = d_BNDE.split(3, 1)
+    torch.testing.assert_close(encoder.encode_stream(chunks), h_BHFE)
+    kept = encoder.encode_stream(chunks, keep_latents=True)
+    torch.testing.assert_close(kept, h_BHFE)
+
+
+def test_weights_of_the_other_order_are_refused() -> None:
+    paper, released = (SPIN(dataclasses.replace(SMALL, layer_order=o)) for o in ("paper", "released"))
+    for model, other in ((paper, released), (released, paper)):
+        with pytest.raises(RuntimeError, match=r"blocks\.0\.abla"):
+            model.load_state_dict(other.state_dict())
+    with pytest.raises(ValueError, match="layer_order must be one of paper, released"):
+        SPIN(dataclasses.replace(SMALL, layer_order="other"))

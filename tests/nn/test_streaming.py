@@ -73,10 +73,11 @@ def encoder_and_data(**settings: object) -> tuple[SPINEncoder, Tensor]:
     keep_latents=st.booleans(),
     start=st.sampled_from(["linear", "learned"]),
     abla=st.booleans(),
+    order=st.sampled_from(["paper", "released"]),
     as_tensors=st.booleans(),
 )
-def test_streamed_encoder_equals_the_dense_one(sizes, keep_latents, start, abla, as_tensors) -> None:
-    encoder, _ = encoder_and_data(latent_start=start, latent_self_attention=abla)
+def test_streamed_encoder_equals_the_dense_one(sizes, keep_latents, start, abla, order, as_tensors) -> None:
+    encoder, _ = encoder_and_data(latent_start=start, latent_self_attention=abla, layer_order=order)
     data = torch.randn(2, sum(sizes), 5, 8, requires_grad=True)
     parts = data.split(sizes, 1)
     chunks = list(parts) if as_tensors else [lambda part=part: part for part in parts]
