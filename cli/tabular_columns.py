@@ -34,6 +34,7 @@ table_option = option(
 # name on the command line -> first part of the estimator's class name
 TABULAR_MODELS = {
     "spin": "SPIN",
+    "published-spin": "PublishedSPIN",
     "npt": "NPT",
     "set-transformer": "SetTransformer",
     "ft-transformer": "FTTransformer",

@@ -27,7 +27,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 INDUCING_POINTS = 64
 REFUSED = 2  # exit code
 SEQUENCED = {"chr22_1kg": "chr22_1kg.1x.reads.gl.vcf.gz"}  # set -> genotype likelihoods
-NETWORKS = ("spin", "npt", "set-transformer", "ft-transformer", "resnet", "mlp")
+NETWORKS = ("spin", "published-spin", "npt", "set-transformer", "ft-transformer", "resnet", "mlp")
 CONFIGURATIONS = ("haplotype", "spin")
 
 

@@ -25,9 +25,7 @@ from torch import Tensor, nn
 
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import Recipe, parameters, train
-from spinimpute.nn.attention import MABOptions
-from spinimpute.nn.row_models import NPT
-from spinimpute.nn.spin import SPIN, SPINConfig
+from spinimpute.nn.presets import published_network
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 DIGITS, FASHION_MNIST = "digits", "fashion_mnist"
@@ -132,16 +130,11 @@ class ImageNetwork:
         columns = images.patches["train"].shape[1] + 1
         self.numbers = max(images.patches["train"].shape[2], CLASSES)
         self.is_label_D = torch.arange(columns) == columns - 1
-        options = MABOptions(learned_residual=True, dropout=recipe.dropout)
-        self.network: SPIN | NPT
-        if method == "NPT":
-            self.network = NPT(CLASSES, columns, recipe.width, 2, options)
-        else:
-            config = SPINConfig(
-                CLASSES, columns, recipe.width, recipe.h, recipe.f, blocks=2, predictor="flat",
-                learned_residual=True, dropout=recipe.dropout, layer_order="released",
-            )  # fmt: skip
-            self.network = SPIN(config)
+        self.network = published_network(
+            "NPT" if method == "NPT" else "SPIN", CLASSES, columns, width=recipe.width,
+            dropout=recipe.dropout, inducing_points=recipe.h, latent_attributes=recipe.f,
+            layer_order="released",
+        )  # fmt: skip
         self.network.embedding = PatchEmbedding(columns, self.numbers, recipe.width)  # type: ignore[assignment]
 
     def rows(self, part: str, chosen: Tensor, label: Tensor) -> Tensor:

@@ -29,10 +29,10 @@ from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import Recipe, parameters, train
 from benchmarks.papers.window_networks import Unread
 from benchmarks.tabular.datasets import load_table, split
-from spinimpute.nn.attention import MABOptions
 from spinimpute.nn.optimisers import attribute_weight
-from spinimpute.nn.row_models import NPT, NPTBlock, SetTransformer
-from spinimpute.nn.spin import SPIN, SPINConfig
+from spinimpute.nn.presets import Form, published_network
+from spinimpute.nn.row_models import NPTBlock, RowModel
+from spinimpute.nn.spin import SPIN, EncoderBlock
 
 SETS = ("yacht", "boston", "concrete")
 METHODS = ("SPIN", "NPT", "Set-TF")
@@ -127,27 +127,18 @@ def _cells(table: str, arguments: argparse.Namespace) -> Iterator[Cell]:
                 yield Cell(table, (name, method, f"{arguments.steps}_steps", fold), words)
 
 
-def build(method: str, columns: int, recipe: TableRecipe) -> SPIN | NPT | SetTransformer:
-    numbers = tuple(range(columns))
-    options = MABOptions(recipe.heads, learned_residual=True, dropout=recipe.dropout)
-    if method in PARTS_OF_NPT:
-        npt = NPT(1, columns, recipe.width, recipe.blocks, options, continuous=numbers)
-        if method == NPT_WITHOUT_ABA:
-            for layers in npt.modules():
-                if isinstance(layers, NPTBlock):
-                    layers.aba = nn.Identity()  # type: ignore[assignment]
-        return npt
-    if method == "Set-TF":
-        points = {"inducing_points": recipe.h, "latent_attributes": recipe.f}
-        return SetTransformer(1, columns, recipe.width, recipe.blocks, options, continuous=numbers, **points)
-    config = SPINConfig(
-        1, columns, recipe.width, recipe.h, recipe.f, recipe.blocks, "flat", continuous=numbers,
-        heads=recipe.heads, learned_residual=True, dropout=recipe.dropout, layer_order="released",
+def build(method: str, columns: int, recipe: TableRecipe) -> SPIN | RowModel:
+    form: Form = "SetTransformer" if method == "Set-TF" else "NPT" if method in PARTS_OF_NPT else "SPIN"
+    network = published_network(
+        form, 1, columns, width=recipe.width, blocks=recipe.blocks, heads=recipe.heads,
+        dropout=recipe.dropout, inducing_points=recipe.h, latent_attributes=recipe.f,
+        continuous=tuple(range(columns)), layer_order="released",
     )  # fmt: skip
-    network = SPIN(config)
-    if method == WITHOUT_XABA:
-        for block in network.encoder.blocks:
-            block.xaba = Unread()
+    for layers in network.modules():
+        if method == NPT_WITHOUT_ABA and isinstance(layers, NPTBlock):
+            layers.aba = nn.Identity()  # type: ignore[assignment]
+        if method == WITHOUT_XABA and isinstance(layers, EncoderBlock):
+            layers.xaba = Unread()  # type: ignore[assignment]
     return network
 
 

@@ -8,7 +8,7 @@ Axes: N rows of a context, Q queries, D columns (30 K-mers of typed sites, 20 of
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from benchmarks.papers.training import Recipe, train
 from benchmarks.spin.kmers import kmer_allele_probabilities, kmer_tokens
 from benchmarks.spin.masking import mask_tokens, spin_loss
-from spinimpute.nn.attention import MABOptions
 from spinimpute.nn.optimisers import attribute_weight
-from spinimpute.nn.row_models import NPT, SetTransformer
-from spinimpute.nn.spin import CIPNP, SPIN, SPINConfig
+from spinimpute.nn.presets import Form, published_network
+from spinimpute.nn.row_models import RowModel
+from spinimpute.nn.spin import SPIN
 
 SPIN_16, NPT_16, SET_TF_16 = "SPIN-16", "NPT-16", "Set-TF-16"
 CIPNP_16 = "CIPNP-16"  # with the head of the paper's network for several windows
@@ -29,7 +29,8 @@ WITHOUT_XABD, WITHOUT_XABA = "SPIN-16 without XABD", "SPIN-16 without XABA"
 NETWORKS = (SPIN_16, NPT_16, SET_TF_16, WITHOUT_XABD, WITHOUT_XABA)
 QUERIES_AT_ONCE = 256
 
-Network = SPIN | NPT | SetTransformer
+FORMS: dict[str, Form] = {NPT_16: "NPT", SET_TF_16: "SetTransformer", CIPNP_16: "CIPNP"}  # others: SPIN
+Network = SPIN | RowModel
 
 
 @dataclass(frozen=True)
@@ -55,21 +56,12 @@ class Unread(nn.Module):
 
 
 def build(method: str, columns: int, recipe: WindowRecipe) -> Network:
-    options = MABOptions(learned_residual=True, dropout=recipe.dropout)
-    vocabulary = 2**recipe.k
-    if method == NPT_16:
-        return NPT(vocabulary, columns, recipe.width, 2, options)
-    if method == SET_TF_16:
-        points = {"inducing_points": recipe.h, "latent_attributes": recipe.f}
-        return SetTransformer(vocabulary, columns, recipe.width, 2, options, **points)
-    config = SPINConfig(
-        vocabulary, columns, recipe.width, recipe.h, recipe.f, blocks=2, predictor="flat",
-        learned_residual=True, dropout=recipe.dropout, layer_order="released",
+    network = published_network(
+        FORMS.get(method, "SPIN"), 2**recipe.k, columns, width=recipe.width, dropout=recipe.dropout,
+        inducing_points=recipe.h, latent_attributes=recipe.f, layer_order="released",
     )  # fmt: skip
-    if method == CIPNP_16:
-        return CIPNP(replace(config, predictor="tokenwise"))
-    network = SPIN(config)
     if method == WITHOUT_XABA:
+        assert isinstance(network, SPIN)
         for block in network.encoder.blocks:
             block.xaba = Unread()
     return network

@@ -11,8 +11,6 @@ K-mers, C numbers on a column, L label columns of a gap.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -21,7 +19,8 @@ from torch import Tensor, nn
 from benchmarks.spin.kmers import kmer_allele_probabilities, kmer_tokens
 from benchmarks.spin.masking import mask_tokens, masked_cross_entropy
 from spinimpute.nn.optimisers import attribute_weight
-from spinimpute.nn.spin import CIPNP, SPIN, SPINConfig
+from spinimpute.nn.presets import Form, published_network
+from spinimpute.nn.spin import SPIN
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings
@@ -34,26 +33,24 @@ NUMBERS_OF_A_SITE = 4
 
 
 class PaperForm(nn.Module):
-    """`SPIN` over the K-mers of a block, with the sizes of SPIN-16; head: "flat" or "CIPNP"."""
+    """`SPIN` over the K-mers of a block, with the sizes of SPIN-16."""
 
-    def __init__(self, settings: SPINSettings, sites_per_gap: int, head: str = "flat") -> None:
+    def __init__(self, settings: SPINSettings, sites_per_gap: int, form: Form = "SPIN") -> None:
         super().__init__()
         k = settings.k
         self.k, self.attributes = k, -(-settings.shape.n_typed // k)
-        config = SPINConfig(
-            vocabulary=2**k,
-            columns=self.attributes + settings.core * -(-sites_per_gap // k),
-            width=16,
-            inducing_points=32,
-            latent_attributes=10,
-            blocks=2,
-            predictor="flat",
-            side_width=NUMBERS_OF_A_SITE * k,
+        columns = self.attributes + settings.core * -(-sites_per_gap // k)
+        network = published_network(
+            form,
+            2**k,
+            columns,
             heads=4,
-            learned_residual=True,
+            inducing_points=32,
             layer_order="released",
+            side_width=NUMBERS_OF_A_SITE * k,
         )
-        self.spin = SPIN(config) if head == "flat" else CIPNP(replace(config, predictor="tokenwise"))
+        assert isinstance(network, SPIN)
+        self.spin = network
 
     def tokens(self, typed_BXS: Tensor, label_BXGU: Tensor) -> Tensor:
         """Return tokens (B, X, D) of alleles, 2^K if an allele is -1."""
@@ -91,10 +88,14 @@ class PaperLearner(SPINLearner):
     model: PaperForm  # type: ignore[assignment]
 
     def __init__(
-        self, settings: SPINSettings, episodes: EpisodeSettings, head: str = "flat", hidden_share: float = 1.0
+        self,
+        settings: SPINSettings,
+        episodes: EpisodeSettings,
+        form: Form = "SPIN",
+        hidden_share: float = 1.0,
     ) -> None:
         super().__init__(settings, episodes, torch.device("cpu"))
-        self.model = PaperForm(settings, episodes.sites_per_gap, head)
+        self.model = PaperForm(settings, episodes.sites_per_gap, form)
         self.hidden_share = hidden_share
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:

@@ -21,6 +21,7 @@ from benchmarks.spin.variants import (
     block_embedding,
     site_embedding,
 )
+from spinimpute.nn.presets import Form
 from spinimpute.predictors.loading import load_predictor
 from spinimpute.predictors.spin.learner import SPINLearner
 from spinimpute.predictors.spin.network import GenotypeSPIN
@@ -59,8 +60,8 @@ def _token_masking(hidden_share: float, budget: Budget) -> TokenMaskingLearner:
     return TokenMaskingLearner(budget.spin, budget.episodes, hidden_share)
 
 
-def _paper(budget: Budget, head: str = "flat", hidden_share: float = 1.0) -> PaperLearner:
-    return PaperLearner(budget.spin, budget.episodes, head, hidden_share)
+def _paper(budget: Budget, form: Form = "SPIN", hidden_share: float = 1.0) -> PaperLearner:
+    return PaperLearner(budget.spin, budget.episodes, form, hidden_share)
 
 
 def frequencies(budget: Budget) -> Frequencies:
@@ -126,7 +127,7 @@ def paper() -> list[Row]:
             learner=partial(_paper, hidden_share=share),
         ),
         replace(flat, name="the paper's form, Adam", training={}),
-        replace(flat, name="the paper's form with the CIPNP head", learner=partial(_paper, head="CIPNP")),
+        replace(flat, name="the paper's form with the CIPNP head", learner=partial(_paper, form="CIPNP")),
         SPIN,
         Row("SPIN as shipped", shipped, steps=0),
         replace(flat, name=f"the paper's form, {LONGER} times the steps", steps=LONGER),

@@ -72,6 +72,10 @@ class CarriedPoints(NamedTuple):
     label_BHU: Tensor
     mass_BH: Tensor
 
+    def to(self, target: torch.device | torch.dtype) -> CarriedPoints:
+        """Return the points on another device, or with another type of numbers."""
+        return CarriedPoints(*(part.to(target) for part in self))
+
     @property
     def log_mass_BH(self) -> Tensor:
         """Log of the mass, finite for points without datapoints; NO_POINT for padding."""
@@ -381,7 +385,7 @@ class LabelReader(nn.Module):
         """Attend to the points from queries with the features of the encoder; padding gets no attention."""
         with torch.autocast(q_BQX.device.type, enabled=False):
             wide = torch.promote_types(q_BQX.dtype, torch.float32)
-            points = CarriedPoints(*(part.to(wide) for part in points))
+            points = points.to(wide)
             q_BGQP = q_BQX.to(wide).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             h_BGHP = points.feature_BHF.unflatten(-1, (self.heads, -1)).transpose(1, 2)
             prior_BGH = self.prior_G[:, None] * points.log_mass_BH.unsqueeze(1)

@@ -10,6 +10,8 @@ with explain_missing_packages("spinimpute.tabular", "tables"):
     from spinimpute.tabular.context_estimators import (
         NPTClassifier,
         NPTRegressor,
+        PublishedSPINClassifier,
+        PublishedSPINRegressor,
         SetTransformerClassifier,
         SetTransformerRegressor,
         SPINClassifier,
@@ -32,6 +34,8 @@ __all__ = [
     "MLPRegressor",
     "NPTClassifier",
     "NPTRegressor",
+    "PublishedSPINClassifier",
+    "PublishedSPINRegressor",
     "ResNetClassifier",
     "ResNetRegressor",
     "SPINClassifier",

@@ -265,10 +265,11 @@ class TableEstimator(BaseEstimator, ABC):  # numpydoc ignore=PR02
         validation_N = np.sort(order[rng.integers(edges[:-1], edges[1:])])
         return np.setdiff1d(np.arange(len(label_N)), validation_N), validation_N
 
-    def _parameters_of(self, network: type[nn.Module]) -> dict[str, Any]:
-        """Return the estimator's values of the keyword-only arguments of a network's class."""
-        arguments = signature(network).parameters.values()
-        return {a.name: getattr(self, a.name) for a in arguments if a.kind is a.KEYWORD_ONLY}
+    def _parameters_of(self, network: Callable[..., nn.Module]) -> dict[str, Any]:
+        """Return the estimator's values of the keyword-only arguments of a function that makes a network."""
+        parameters = self.get_params()
+        arguments = [a.name for a in signature(network).parameters.values() if a.kind is a.KEYWORD_ONLY]
+        return {name: parameters[name] for name in arguments if name in parameters}
 
     def _check_parameters(self) -> None:
         """Raise ValueError if a parameter is outside its range."""

@@ -2,8 +2,8 @@
 
 Each training step is a task: predict the labels of some training rows (the queries) from other training rows
 (the context). After training, the context of all predictions consists of training rows, or of the rows given
-to `set_context`. NPT and the Set Transformer read context rows directly; SPIN reads inducing points, which
-summarize the context.
+to `set_context`. NPT and the Set Transformer read context rows directly; both forms of SPIN read inducing
+points, which summarize the context.
 
 Axes: see `spinimpute.nn`.
 """
@@ -23,13 +23,13 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from spinimpute.nn.attention import MABOptions, recorded_attention
+from spinimpute.nn.attention import recorded_attention
 from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.nn.optimisers import Lamb, Lookahead, attribute_weight, flat_then_cosine
-from spinimpute.nn.row_models import NPT, RowModel, SetTransformer
+from spinimpute.nn.presets import Form, published_network
 from spinimpute.tabular.base import ClassifierOutputs, RegressorOutputs, TableEstimator
 from spinimpute.tabular.carrying_network import CarryingNetwork
-from spinimpute.tabular.context_networks import ContextNetwork
+from spinimpute.tabular.context_networks import ContextNetwork, SummaryNetwork
 from spinimpute.tabular.table import LabelledRows, Rows
 
 MAX_QUERY_FRACTION = 0.3  # largest number of queries in a step, as a fraction of the training rows
@@ -122,7 +122,7 @@ class ContextEstimator(TableEstimator):  # numpydoc ignore=PR02
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
-    """Base class of NPT and the Set Transformer: predictions read at most context_size training rows.
+    """Base class of networks in their published form; predictions read at most context_size training rows.
 
     Parameters
     ----------
@@ -148,27 +148,24 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
     attribute_loss: float = 0.0
     attribute_masking: float = 0.15
 
+    _form: ClassVar[Form]
+    _table_network: ClassVar[type[ContextNetwork]] = ContextNetwork
+
     if TYPE_CHECKING:  # at run time the annotation would make it a parameter
         network_: ContextNetwork
 
     def _make_network(self) -> nn.Module:
         schema, classes = self.encoder_.schema_, self._classes
         columns = len(schema.cardinality) + 1  # the label is the last column
-        continuous = schema.continuous if classes else (*schema.continuous, columns - 1)
-        network = self._row_model(
-            vocabulary=max(schema.vocabulary, classes),
-            columns=columns,
-            width=self.width,
-            blocks=self.blocks,
-            options=MABOptions(heads=self.heads, learned_residual=True, dropout=self.dropout),
-            continuous=continuous,
+        network = published_network(
+            self._form,
+            max(schema.vocabulary, classes),
+            columns,
+            continuous=schema.continuous if classes else (*schema.continuous, columns - 1),
             pieces=self.pieces,
+            **self._parameters_of(published_network),
         )
-        return ContextNetwork(network, schema, classes)
-
-    @abstractmethod
-    def _row_model(self, **sizes: Any) -> RowModel:
-        """Make an untrained network for a table whose last column is the label."""
+        return self._table_network(network, schema, classes)
 
     def _task_loss(
         self, context: LabelledRows, query: LabelledRows, step: int, generator: torch.Generator
@@ -204,8 +201,52 @@ class RowContextEstimator(ContextEstimator):  # numpydoc ignore=PR02
         return self.context_.to(device), self.context_label_.to(device)
 
 
+class SummarizingEstimator(ContextEstimator):
+    """Base class of both forms of SPIN: predictions read only the inducing points of the context."""
+
+    _context_has_validation_rows: ClassVar[bool] = True
+
+    if TYPE_CHECKING:
+        network_: Any
+        inducing_points_: Any
+
+    def _store_context(self, rows: Rows, label_N: Tensor) -> None:
+        self._encoded_rows_, self._encoded_label_ = rows, label_N
+        if not self._is_training:
+            self._encode()
+
+    def _encode(self, max_rows: int | None = None) -> None:
+        """Summarize the context as inducing points; with max_rows, thin a larger context first."""
+        self.network_.eval()
+        step = 1 if max_rows is None else max(1, len(self._encoded_rows_) // max_rows)
+        index = torch.arange(0, len(self._encoded_rows_), step, device=self._encoded_label_.device)
+        with torch.no_grad():
+            self.inducing_points_ = self.network_.encode(
+                self._encoded_rows_.take(index), self._encoded_label_[index]
+            )
+
+    def forget_training_data(self) -> SummarizingEstimator:
+        """Delete the stored rows of the context. Predictions need only `inducing_points_`."""
+        self.__dict__.pop("_encoded_rows_", None)
+        self.__dict__.pop("_encoded_label_", None)
+        return self
+
+    def _outputs(self, rows: Rows) -> Tensor:
+        if self._is_training:
+            self._encode(VALIDATION_CONTEXT_ROWS)  # the weights have changed since the last validation
+        return torch.cat([self._predict_batch(batch) for batch in self._batches(rows)])
+
+    def _batches(self, rows: Rows) -> Iterator[Rows]:
+        """Yield the rows in batches that are predicted together."""
+        return rows.batches(PREDICTION_BATCH)
+
+    @abstractmethod
+    def _predict_batch(self, rows: Rows) -> Tensor:
+        """Return the outputs (N, O) for rows, from the inducing points."""
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
-class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
+class SPINEstimator(SummarizingEstimator):  # numpydoc ignore=PR02
     """SPIN with inducing points that carry labels; for further parameters see `ContextEstimator`.
 
     `fit` summarizes all training rows, including the validation rows, as `inducing_points_`. Predictions read
@@ -252,10 +293,9 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
     read_loss: float = 0.5
     context_size: int = 512
 
-    _context_has_validation_rows: ClassVar[bool] = True
-
     if TYPE_CHECKING:  # at run time the annotation would make it a parameter
         network_: CarryingNetwork
+        inducing_points_: CarriedPoints
 
     def _make_network(self) -> nn.Module:
         sizes = self._parameters_of(CarryingNetwork)
@@ -268,34 +308,13 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
         corrected = self._mean_member_loss(outputs_AQO, query)
         return corrected + self.read_loss * self._mean_member_loss(uncorrected_AQO, query)
 
-    def _store_context(self, rows: Rows, label_N: Tensor) -> None:
-        self._encoded_rows_, self._encoded_label_ = rows, label_N
-        if not self._is_training:
-            self._encode()
-
-    def _encode(self, max_rows: int | None = None) -> None:
-        """Summarize the context as inducing points; with max_rows, thin a larger context first."""
-        self.network_.eval()
-        step = 1 if max_rows is None else max(1, len(self._encoded_rows_) // max_rows)
-        index = torch.arange(0, len(self._encoded_rows_), step, device=self._encoded_label_.device)
-        with torch.no_grad():
-            self.inducing_points_ = self.network_.encode(
-                self._encoded_rows_.take(index), self._encoded_label_[index]
-            )
-
-    def forget_training_data(self) -> SPINEstimator:
-        """Delete the stored rows of the context. Predictions need only `inducing_points_`."""
-        self.__dict__.pop("_encoded_rows_", None)
-        self.__dict__.pop("_encoded_label_", None)
-        return self
-
     def inducing_attention(self, X: Any) -> np.ndarray:
         """Return the attention of each row of X to each inducing point in its prediction, float32 (N, H).
 
         It is averaged over heads (with learned weights) and ensemble members. Each row sums to 1.
         """
         rows = self._encode_input(X)
-        points = self._points(rows.value_ND.device)
+        points = self.inducing_points_.to(rows.value_ND.device)
         with torch.no_grad():
             attention = [self.network_.attention(batch, points) for batch in self._batches(rows)]
         return torch.cat(attention).cpu().numpy()
@@ -326,19 +345,11 @@ class SPINEstimator(ContextEstimator):  # numpydoc ignore=PR02
             rows, label_N = self._encoded_rows_.to(device), self._encoded_label_.to(device)
             return self.network_.shares(rows, label_N).cpu().numpy()
 
-    def _outputs(self, rows: Rows) -> Tensor:
-        if self._is_training:
-            self._encode(VALIDATION_CONTEXT_ROWS)  # the weights have changed since the last validation
-        points = self._points(rows.value_ND.device)
-        network = self.network_
-        means = [network.mean_of_members(network.predict(batch, points)[0]) for batch in self._batches(rows)]
-        return torch.cat(means)
-
-    def _points(self, device: torch.device) -> CarriedPoints:
-        return CarriedPoints(*(part.to(device) for part in self.inducing_points_))
+    def _predict_batch(self, rows: Rows) -> Tensor:
+        points = self.inducing_points_.to(rows.value_ND.device)
+        return self.network_.mean_of_members(self.network_.predict(rows, points)[0])
 
     def _batches(self, rows: Rows) -> Iterator[Rows]:
-        """Yield the rows in batches that are predicted together."""
         return rows.batches(max(1, PREDICTION_BATCH // self.members))
 
 
@@ -353,6 +364,8 @@ class NPTEstimator(RowContextEstimator):
     Kossen et al., NeurIPS 2021.
     """
 
+    _form: ClassVar[Form] = "NPT"
+
     def row_attention(self, X: Any) -> np.ndarray:
         """Return the attention of each row of X to the M context rows, float32 (blocks, N, M).
 
@@ -366,9 +379,6 @@ class NPTEstimator(RowContextEstimator):
                 self.network_(context, label_N, batch)
             attention.append(torch.cat(maps).mean(1)[:, len(context) :, : len(context)])
         return torch.cat(attention, 1).cpu().numpy()
-
-    def _row_model(self, **sizes: Any) -> RowModel:
-        return NPT(**sizes)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -390,8 +400,46 @@ class SetTransformerEstimator(RowContextEstimator):  # numpydoc ignore=PR02
     inducing_points: int = 16
     latent_attributes: int = 4
 
-    def _row_model(self, **sizes: Any) -> RowModel:
-        return SetTransformer(**self._parameters_of(SetTransformer), **sizes)
+    _form: ClassVar[Form] = "SetTransformer"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PublishedSPINEstimator(SummarizingEstimator, RowContextEstimator):  # numpydoc ignore=PR02
+    """SPIN in its published form; for further parameters see `RowContextEstimator` and `ContextEstimator`.
+
+    Values and labels are embedded, and inducing points start from learned constants. A block consists of
+    XABA, XABD and ABLA, and the predictor is flat (`spinimpute.nn.spin`).
+
+    Parameters
+    ----------
+    inducing_points : int
+        Number of inducing points.
+    latent_attributes : int
+        Number of latent attributes of a row and of an inducing point.
+
+    Attributes
+    ----------
+    inducing_points_ : Tensor (1, H, F, E)
+        All that predictions need of the training rows.
+
+    References
+    ----------
+    Rastogi et al., ICLR 2023, section 3.
+    """
+
+    inducing_points: int = 10
+    latent_attributes: int = 10
+
+    _form: ClassVar[Form] = "SPIN"
+    _table_network: ClassVar[type[ContextNetwork]] = SummaryNetwork
+
+    if TYPE_CHECKING:  # at run time the annotation would make it a parameter
+        network_: SummaryNetwork
+        inducing_points_: Tensor
+
+    def _predict_batch(self, rows: Rows) -> Tensor:
+        points = self.inducing_points_.to(rows.value_ND.device)
+        return self.network_.label_outputs(self.network_.predict(rows, points))
 
 
 class SPINClassifier(ClassifierMixin, ClassifierOutputs, SPINEstimator):
@@ -400,6 +448,14 @@ class SPINClassifier(ClassifierMixin, ClassifierOutputs, SPINEstimator):
 
 class SPINRegressor(RegressorMixin, RegressorOutputs, SPINEstimator):
     """SPIN (Rastogi et al. 2023). For its parameters see `SPINEstimator`."""
+
+
+class PublishedSPINClassifier(ClassifierMixin, ClassifierOutputs, PublishedSPINEstimator):
+    """SPIN as published (Rastogi et al. 2023). For its parameters see `PublishedSPINEstimator`."""
+
+
+class PublishedSPINRegressor(RegressorMixin, RegressorOutputs, PublishedSPINEstimator):
+    """SPIN as published (Rastogi et al. 2023). For its parameters see `PublishedSPINEstimator`."""
 
 
 class NPTClassifier(ClassifierMixin, ClassifierOutputs, NPTEstimator):

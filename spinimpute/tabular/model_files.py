@@ -1,9 +1,10 @@
 """Reader and writer of fitted estimators as safetensors files.
 
-A file holds the name of one of the twelve estimators, its parameters and weights, the scales and categories
+A file holds the name of one of the estimators, its parameters and weights, the scales and categories
 of its columns, and the context of its predictions, but no code. The context of NPT and the Set Transformer
 consists of training rows. The context of SPIN consists of inducing points, which are means of embedded rows
-and of their labels; single rows are not stored (unless there are no more rows than inducing points).
+and of their labels; single rows are not stored (unless there are no more rows than inducing points). The
+inducing points of the published SPIN are values of its network.
 
 The JSON of a file stores the attributes that `fit` sets, whose names end in an underscore. Arrays are stored
 as tensors, to which the JSON refers by name. `load_estimator` checks all content, since files may be shared.
@@ -32,11 +33,11 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 from spinimpute.tabular import context_estimators, row_estimators
 from spinimpute.tabular.base import TableEstimator
-from spinimpute.tabular.context_estimators import RowContextEstimator, SPINEstimator
+from spinimpute.tabular.context_estimators import PublishedSPINEstimator, RowContextEstimator, SPINEstimator
 from spinimpute.tabular.table import Rows, Schema, TableEncoder
 
 FORMAT = "spinimpute-table-model-3"
-KINDS = ("SPIN", "NPT", "SetTransformer", "FTTransformer", "ResNet", "MLP")
+KINDS = ("SPIN", "PublishedSPIN", "NPT", "SetTransformer", "FTTransformer", "ResNet", "MLP")
 ESTIMATORS: dict[str, type[TableEstimator]] = {
     name: getattr(context_estimators, name, None) or getattr(row_estimators, name)
     for kind in KINDS
@@ -305,7 +306,9 @@ def _check_prediction(estimator: TableEstimator) -> None:
     with torch.no_grad():
         if isinstance(estimator, SPINEstimator):
             _check_points(estimator)
-        if isinstance(estimator, RowContextEstimator):
+        elif isinstance(estimator, PublishedSPINEstimator):
+            _check_latent_points(estimator)
+        elif isinstance(estimator, RowContextEstimator):
             label_N, classes = estimator.context_label_, estimator._classes
             shape = (len(label_N), columns)
             _require(
@@ -334,6 +337,16 @@ def _check_points(estimator: SPINEstimator) -> None:
     _require(all(part.dtype == torch.float32 for part in points), "inducing points must be float32")
     _require(all(bool(part.isfinite().all()) for part in points), "inducing points must be finite")
     _require(bool((points.mass_BH >= 0).all()), "masses of inducing points must not be negative")
+
+
+def _check_latent_points(estimator: PublishedSPINEstimator) -> None:
+    """Check the sizes and values of the inducing points of the published SPIN."""
+    points = estimator.inducing_points_
+    _require(isinstance(points, Tensor), "invalid inducing points")
+    shape = (1, estimator.inducing_points, estimator.latent_attributes, estimator.width)
+    _require(tuple(points.shape) == shape, "inducing points have the wrong shape")
+    _require(points.dtype == torch.float32, "inducing points must be float32")
+    _require(bool(points.isfinite().all()), "inducing points must be finite")
 
 
 def _require(condition: bool, problem: str) -> None:

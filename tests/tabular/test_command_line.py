@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from spinimpute.cli.tabular_columns import TABULAR_MODELS
 
 from spinimpute.tabular import MLPRegressor
 from spinimpute.tabular.model_files import load_estimator, save_estimator
@@ -45,7 +46,7 @@ def failed(result: Any, *said: str) -> None:
     assert not Path("m").exists()
 
 
-@pytest.mark.parametrize("model", ["spin", "npt", "set-transformer", "ft-transformer", "resnet"])
+@pytest.mark.parametrize("model", sorted(TABULAR_MODELS.keys() - {"mlp"}))
 def test_fit_and_predict(run: Run, fit: Run, houses: pd.DataFrame, model: str) -> None:
     heads = [] if model == "resnet" else ["--set", "heads=2"]
     tiny = TINY[:4] if model == "spin" else TINY

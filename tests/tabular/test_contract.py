@@ -17,6 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "ResNet": ROWS | {"blocks": 1, "hidden": 16},
     "FTTransformer": ROWS | {"blocks": 1, "heads": 2},
     "SPIN": CONTEXT | {"inducing_points": 20, "row_width": 8, "predictor_layers": 1, "members": 2},
+    "PublishedSPIN": CONTEXT | {"blocks": 1, "inducing_points": 4, "latent_attributes": 2},
     "NPT": CONTEXT | {"blocks": 1},
     "SetTransformer": CONTEXT | {"blocks": 1, "inducing_points": 4, "latent_attributes": 2},
 }

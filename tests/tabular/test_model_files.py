@@ -19,7 +19,14 @@ from sklearn.linear_model import LinearRegression
 
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import load_tensors, save_tensors
-from spinimpute.tabular import MLPClassifier, MLPRegressor, NPTClassifier, SPINClassifier, SPINRegressor
+from spinimpute.tabular import (
+    MLPClassifier,
+    MLPRegressor,
+    NPTClassifier,
+    PublishedSPINRegressor,
+    SPINClassifier,
+    SPINRegressor,
+)
 from spinimpute.tabular.model_files import (
     ESTIMATORS,
     FORMAT,
@@ -138,7 +145,7 @@ def test_unsaved_kinds(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder, found = tmp_path_factory.mktemp("models"), {}
-    for kind in (MLPRegressor, NPTClassifier, SPINClassifier, SPINRegressor):
+    for kind in (MLPRegressor, NPTClassifier, SPINClassifier, SPINRegressor, PublishedSPINRegressor):
         found[kind.__name__] = folder / kind.__name__
         label = label_for(kind.__name__)
         save_estimator(small(kind, scaling="quantile").fit(table(), label), found[kind.__name__])
@@ -236,6 +243,10 @@ CHANGES: list[tuple[str, Change, str]] = [
     ("SPINClassifier", array("inducing_points_/1", lambda label: label.astype(int)), "must be float32"),
     ("SPINClassifier", array("inducing_points_/2", lambda mass: -mass), "must not be negative"),
     ("SPINClassifier", setting("fitted", "inducing_points_", 1), "invalid inducing points"),
+    ("PublishedSPINRegressor", array("inducing_points_", lambda h: h[:, :1]), "have the wrong shape"),
+    ("PublishedSPINRegressor", array("inducing_points_", lambda h: h * np.nan), "points must be finite"),
+    ("PublishedSPINRegressor", array("inducing_points_", lambda h: h.astype(int)), "must be float32"),
+    ("PublishedSPINRegressor", setting("fitted", "inducing_points_", 1), "invalid inducing points"),
 ]
 
 

@@ -16,6 +16,7 @@ from spinimpute.tabular import (
     MLPClassifier,
     MLPRegressor,
     NPTClassifier,
+    PublishedSPINClassifier,
     SetTransformerClassifier,
     SPINClassifier,
     SPINRegressor,
@@ -38,6 +39,9 @@ def people(n: int, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray]:
     return table, np.where(ill, "ill", "well")
 
 
+CONTEXT_CLASSIFIERS = [SPINClassifier, PublishedSPINClassifier, NPTClassifier, SetTransformerClassifier]
+
+
 def with_holes(table: pd.DataFrame, seed: int = 1) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     table = table.astype({"smokes": object})
@@ -46,7 +50,7 @@ def with_holes(table: pd.DataFrame, seed: int = 1) -> pd.DataFrame:
     return table
 
 
-@pytest.mark.parametrize("kind", [MLPClassifier, SPINClassifier, NPTClassifier, SetTransformerClassifier])
+@pytest.mark.parametrize("kind", [MLPClassifier, *CONTEXT_CLASSIFIERS])
 def test_data_frames_with_categories_and_missing_values(kind: type) -> None:
     table, label = people(300)
     held_out, truth = people(200, 5)
@@ -305,7 +309,7 @@ def test_a_label_far_from_those_of_training() -> None:
             MLPRegressor(steps=2, random_state=row).fit(x, np.where(y == row, 1e300, y))
 
 
-@pytest.mark.parametrize("kind", [SPINClassifier, NPTClassifier, SetTransformerClassifier])
+@pytest.mark.parametrize("kind", CONTEXT_CLASSIFIERS)
 def test_set_context_needs_no_training(kind: Any) -> None:
     table, label = people(150)
     model = kind(**SMALL | {"steps": 10}).fit(table, label)
