@@ -364,22 +364,23 @@ class Reading(NamedTuple):
     attention_BGQH: Tensor
     label_BGQU: Tensor  # mean labels
     feature_BQX: Tensor  # mean features minus the features of the query; each head has its own features
-    density_BGQ: Tensor  # log of the sum of unnormalised weights, large near a point; has no gradient
+    # log of the mean of exp(-||q - h||^2) over the points (weighted by mass), without a gradient
+    density_BGQ: Tensor
 
 
 class LabelReader(nn.Module):
     """Multi-head attention from queries to inducing points that averages the labels of the points.
 
-    The features are divided among the heads: head g has the logit -||q_g - h_g||^2 + prior_g log(mass_h).
-    If every point is a single datapoint, a head is a kernel regression with a learned metric: neighbourhood
-    components analysis (Goldberger et al., NeurIPS 2004), for tables ModernNCA (Ye et al., ICLR 2025).
+    The features are divided among the heads: head g has the logit -||q_g - h_g||^2 + log(mass_h), as if the
+    datapoints of a point were copies of it. Thus a head is a kernel regression with a learned metric:
+    neighbourhood components analysis (Goldberger et al., NeurIPS 2004), for tables ModernNCA (Ye et al., ICLR
+    2025).
     """
 
     def __init__(self, heads: int) -> None:
         super().__init__()
         require_count("heads", heads)
         self.heads = heads
-        self.prior_G = nn.Parameter(torch.ones(heads))
 
     def forward(self, q_BQX: Tensor, points: CarriedPoints) -> Reading:
         """Attend to the points from queries with the features of the encoder; padding gets no attention."""
@@ -388,9 +389,9 @@ class LabelReader(nn.Module):
             points = points.to(wide)
             q_BGQP = q_BQX.to(wide).unflatten(-1, (self.heads, -1)).transpose(1, 2)
             h_BGHP = points.feature_BHF.unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            prior_BGH = self.prior_G[:, None] * points.log_mass_BH.unsqueeze(1)
-            key_BGH = prior_BGH - h_BGHP.square().sum(-1)
+            prior_B1H = points.log_mass_BH.unsqueeze(1)
             padding = torch.finfo(wide).min / 2  # below the logit of any point, however distant
+            key_BGH = prior_B1H - h_BGHP.square().sum(-1)
             key_BGH = key_BGH.masked_fill((points.mass_BH <= 0).unsqueeze(1), padding)
             logit_BGQH = torch.baddbmm(
                 key_BGH.flatten(0, 1).unsqueeze(1), 2 * q_BGQP.flatten(0, 1), h_BGHP.flatten(0, 1).mT
@@ -405,4 +406,6 @@ class LabelReader(nn.Module):
                     x.gather(-1, best_BGQ1).squeeze(-1) for x in (logit_BGQH, attention_BGQH)
                 )
                 density_BGQ = best_logit_BGQ - best_weight_BGQ.log() - q_BGQP.square().sum(-1)
+                # a mean instead of a sum, so that contexts of all sizes are on one scale
+                density_BGQ -= prior_B1H.logsumexp(-1, keepdim=True)
         return Reading(attention_BGQH, label_BGQU, feature_BGQP.transpose(1, 2).flatten(2), density_BGQ)

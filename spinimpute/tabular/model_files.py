@@ -36,7 +36,7 @@ from spinimpute.tabular.base import TableEstimator
 from spinimpute.tabular.context_estimators import PublishedSPINEstimator, RowContextEstimator, SPINEstimator
 from spinimpute.tabular.table import Rows, Schema, TableEncoder
 
-FORMAT = "spinimpute-table-model-3"
+FORMAT = "spinimpute-table-model-4"
 KINDS = ("SPIN", "PublishedSPIN", "NPT", "SetTransformer", "FTTransformer", "ResNet", "MLP")
 ESTIMATORS: dict[str, type[TableEstimator]] = {
     name: getattr(context_estimators, name, None) or getattr(row_estimators, name)

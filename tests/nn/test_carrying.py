@@ -280,21 +280,39 @@ def test_heads_are_kernel_regressions() -> None:
     points = CarriedPoints(feature_BHX, label_BNU, mass_BH)
     q_BQX = context(4, seed=2)[0].repeat(1, 1, 2) * torch.tensor([1.0] * 3 + [2.0] * 3)
     reader = LabelReader(2).double()
-    with torch.no_grad():
-        reader.prior_G.copy_(torch.tensor([0.3, 1.2]))
     read = reader(q_BQX, points)
     for b in range(2):
         for g in range(2):
             part = slice(3 * g, 3 * g + 3)
             for q in range(4):
                 away_H = (q_BQX[b, q, part] - points.feature_BHF[b, :, part]).square().sum(-1)
-                weight_H = (points.mass_BH[b] + 0.1) ** reader.prior_G[g] * (-away_H).exp()
+                mass_H = points.mass_BH[b] + 0.1
+                weight_H = mass_H * (-away_H).exp()
                 share_H = weight_H / weight_H.sum()
                 torch.testing.assert_close(read.attention_BGQH[b, g, q], share_H)
                 torch.testing.assert_close(read.label_BGQU[b, g, q], share_H @ label_BNU[b])
-                torch.testing.assert_close(read.density_BGQ[b, g, q], weight_H.sum().log())
+                torch.testing.assert_close(read.density_BGQ[b, g, q], (weight_H.sum() / mass_H.sum()).log())
                 mean_P = share_H @ points.feature_BHF[b, :, part]
                 torch.testing.assert_close(read.feature_BQX[b, q, part], mean_P - q_BQX[b, q, part])
+
+
+def test_copies_of_points_and_padding_change_no_reading() -> None:
+    """A point with twice the mass is two points, and a context of copies has the density of the context."""
+    x_BNX, label_BNU = context(9)
+    q_BQX = context(4, seed=2)[0]
+    reader = LabelReader(3).double()
+    mass_BH = torch.full((2, 9), 2.9).double()
+    padded = CarriedPoints(
+        torch.cat((x_BNX, x_BNX), 1),
+        torch.cat((label_BNU, label_BNU), 1),
+        torch.cat((mass_BH, 0 * mass_BH), 1),
+    )
+    doubled = padded._replace(mass_BH=torch.cat((mass_BH, mass_BH), 1))
+    halved = padded._replace(mass_BH=torch.full((2, 18), 1.4).double())
+    expected = reader(q_BQX, CarriedPoints(x_BNX, label_BNU, mass_BH))
+    for points in (padded, doubled, halved):
+        for name in ("label_BGQU", "feature_BQX", "density_BGQ"):
+            torch.testing.assert_close(getattr(reader(q_BQX, points), name), getattr(expected, name))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -292,7 +292,7 @@ def test_files_of_something_else(files: dict[str, Path], tmp_path: Path) -> None
     save_tensors(path, {"a": np.zeros(2)}, {}, "another-format")
     with pytest.raises(InputError, match="another-format"):
         load_estimator(path)
-    save_tensors(path, {"a": np.zeros(2)}, {}, FORMAT.removesuffix("3") + "2")
+    save_tensors(path, {"a": np.zeros(2)}, {}, FORMAT.removesuffix("4") + "3")
     said = r"of another version of spinimpute .* Make it again with this version"
     with pytest.raises(InputError, match=said):
         load_estimator(path)

@@ -139,6 +139,16 @@ def test_the_order_of_the_context_changes_nothing(inducing_points: int, rows: np
     np.testing.assert_allclose(second, first, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("copies", [2, 30])
+def test_copies_of_the_context_change_nothing(copies: int, rows: np.ndarray) -> None:
+    """Steps have smaller contexts than predictions, so a reading may not grow with the number of rows."""
+    model = SPINClassifier(**LEARNING, inducing_points=20_000).fit(rows, rows[:, 0] > 0)
+    x, y = rows[:300], rows[:300, 0] > 0
+    once = model.set_context(x, y).predict_proba(rows)
+    again = model.set_context(np.repeat(x, copies, axis=0), np.repeat(y, copies)).predict_proba(rows)
+    np.testing.assert_allclose(again, once, rtol=1e-3, atol=1e-5)
+
+
 def test_labels_of_new_rows_are_looked_up(rows: np.ndarray) -> None:
     """In training, queries have copies in the context, and labels carry no information about other rows."""
     rng = np.random.default_rng(3)
