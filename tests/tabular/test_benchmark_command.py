@@ -11,19 +11,19 @@ Run = Callable[..., Any]
 
 
 @pytest.fixture
-def benchmark(run: Run, houses: pd.DataFrame) -> Run:
-    """benchmark(target, *arguments): of houses.csv, with few steps and folds."""
+def run_comparison(run: Run, houses: pd.DataFrame) -> Run:
+    """run_comparison(target, *arguments): of houses.csv, with few steps and folds."""
 
-    def run_benchmark(target: str, *arguments: object) -> Any:
+    def of_houses(target: str, *arguments: object) -> Any:
         common = ("--table", "houses.csv", "--ignore", "key", "--folds", 2, "--steps", 5, "--device", "cpu")
         of_target = () if "--target" in arguments else ("--target", target)
         return run("benchmark", *of_target, *common, *arguments)
 
-    return run_benchmark
+    return of_houses
 
 
-def test_numbers(benchmark: Run) -> None:
-    done = benchmark("price", "--models", "mlp,resnet", "--weights", "weight", "-o", "scores.tsv")
+def test_numbers(run_comparison: Run) -> None:
+    done = run_comparison("price", "--models", "mlp,resnet", "--weights", "weight", "-o", "scores.tsv")
     assert done.code == 0
     header, *lines = done.out.splitlines()
     assert header.split() == ["model", "RMSE", "R²", "fit", "[s]", "predict", "[s]", "weights"]
@@ -42,12 +42,12 @@ def test_numbers(benchmark: Run) -> None:
     assert scores["weights"].notna().sum() == 4
     best = scores.groupby("model")["rmse"].mean().sort_values()
     assert lines[0].split()[:2] == [best.index[0], f"{best.iloc[0]:.4g}"]
-    again = benchmark("price", "-o", "scores.tsv")
+    again = run_comparison("price", "-o", "scores.tsv")
     assert (again.code, "already exists" in again.err) == (2, True)
 
 
-def test_classes(benchmark: Run) -> None:
-    done = benchmark("sold", "--models", "mlp", "--categorical", "zip", "-q")
+def test_classes(run_comparison: Run) -> None:
+    done = run_comparison("sold", "--models", "mlp", "--categorical", "zip", "-q")
     assert (done.code, done.err) == (0, "")
     header, *lines = done.out.splitlines()
     assert header.split() == ["model", "accuracy", "log", "loss", "fit", "[s]", "predict", "[s]", "weights"]
@@ -71,8 +71,8 @@ def test_classes(benchmark: Run) -> None:
         (["-o", "none/scores.tsv"], "there is no folder none"),
     ],
 )
-def test_bad_options(benchmark: Run, arguments: list[str], said: str) -> None:
-    done = benchmark("price", *arguments)
+def test_bad_options(run_comparison: Run, arguments: list[str], said: str) -> None:
+    done = run_comparison("price", *arguments)
     assert (done.code, done.out) == (2, "")
     errors = [line for line in done.err.splitlines() if line.startswith("spinimpute: error:")]
     assert errors == done.err.splitlines()[-1:]
