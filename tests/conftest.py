@@ -22,8 +22,10 @@ from spinimpute.cli.main import run_command
 
 import spinimpute
 from spinimpute.genotypes.sites import Region
-from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.nn.model_weights import arrays_of
+from spinimpute.predictors.spin.network import GenotypeSPIN
 from spinimpute.predictors.spin.predictor import SPINPredictor
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.runtime.kernels import folder_of
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
 
@@ -329,18 +331,24 @@ def random_spin(settings: SPINSettings) -> GenotypeSPIN:
     return model
 
 
+def spin_predictor(model: GenotypeSPIN, fingerprint: str, inducing_points: int) -> SPINPredictor:
+    """A predictor on a CPU with a network's weights."""
+    weights = arrays_of(model.state_dict())
+    return SPINPredictor(weights, model.settings, fingerprint, "cpu", inducing_points)
+
+
 @pytest.fixture
 def random_predictor() -> SPINPredictor:
     """Its places make whole columns; at their middle is the block's."""
     model = random_spin(SPINSettings(core=4, flank=5))
-    return SPINPredictor(model, "random", torch.device("cpu"), 12)
+    return spin_predictor(model, "random", 12)
 
 
 @pytest.fixture
 def random_predictor_of_3mers() -> SPINPredictor:
     """Its outermost columns are filled up."""
     model = random_spin(SPINSettings(core=3, flank=5, k=3, heads=4, pair_heads=3, tolerances=2, rounds=1))
-    return SPINPredictor(model, "random 3-mers", torch.device("cpu"), 12)
+    return spin_predictor(model, "random 3-mers", 12)
 
 
 @pytest.fixture

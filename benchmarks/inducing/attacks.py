@@ -12,9 +12,9 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 
-from spinimpute.genotypes.kmers import kmer_numbers, split_columns
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor, EncodedBlock
+from spinimpute.predictors.spin.kmers import kmer_numbers, split_columns
 
 Features = dict[str, np.ndarray]
 LEAST = 1e-7  # probability of an allele that nothing speaks for
@@ -58,9 +58,9 @@ def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarra
     for number in range(panel.n_blocks):
         block = panel.read(number)
         index_U = block.sites.panel_index_U
-        label_HU = block.points["label_BHU"].numpy()
+        label_HU = block.points["label_BHU"]
         known_U, untyped_U = sites[index_U], ~np.isin(index_U, panel.array_index)
-        share_H = block.points["mass_BH"].numpy() / panel.n_haplotypes
+        share_H = block.points["mass_BH"] / panel.n_haplotypes
         token_HDV, kmer_DQ = _known_kmers(block, panel.array_index, alleles_XQ, sites)
         for name in out:
             reach, text = name.split()
@@ -86,7 +86,7 @@ def _known_kmers(
     known_D = ~split_columns(torch.from_numpy(unknown_S), block.k).any(-1).numpy()
     allele_QS = torch.from_numpy(places.fill(alleles_XQ[around], places.first))
     kmer_DQ = kmer_numbers(allele_QS[None], block.k)[0].T.numpy()
-    token_HDV = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k)).numpy()
+    token_HDV = block.tokens
     return token_HDV[:, known_D], kmer_DQ[known_D]
 
 

@@ -27,7 +27,6 @@ import spinimpute
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.hmm.pbwt import CandidateSettings
 from spinimpute.predictors.haplotype_attention.predictor import HaplotypePredictor
-from spinimpute.predictors.spin.network import GenotypeSPIN
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.quality.metrics import minor_allele_dosage, pooled_r2, site_statistics
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment
@@ -107,9 +106,8 @@ def write_panel(segment: Segment, folder: Path) -> spinimpute.Panel:
 
 def resized(loaded: SPINPredictor, core: int, flank: int, points: int, rounds: int) -> SPINPredictor:
     """Return a model with the same weights and other sizes."""
-    model = GenotypeSPIN(dataclasses.replace(loaded.model.settings, core=core, flank=flank, rounds=rounds))
-    model.load_state_dict(loaded.model.state_dict())
-    return SPINPredictor(model, loaded.fingerprint, torch.device("cpu"), points)
+    settings = dataclasses.replace(loaded.settings, core=core, flank=flank, rounds=rounds)
+    return SPINPredictor(loaded.weights, settings, loaded.fingerprint, "cpu", points)
 
 
 def variants(

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from benchmarks.simulated.ablation import SETS
-from spinimpute.predictors.spin.network import SPINSettings
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.training.episodes import EpisodeSettings
 from spinimpute.training.simulation import SimulationSettings
 from spinimpute.training.trainer import TrainingSettings

@@ -22,7 +22,7 @@ from spinimpute.nn.optimisers import attribute_weight
 from spinimpute.nn.presets import Form, published_network
 from spinimpute.nn.spin import SPIN
 from spinimpute.predictors.spin.learner import SPINLearner
-from spinimpute.predictors.spin.network import SPINSettings
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings
 from spinimpute.training.trainer import Outcome
 

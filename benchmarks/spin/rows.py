@@ -72,7 +72,7 @@ def shipped(budget: Budget) -> VariantLearner:
     """Return the shipped model, with the flanks and inducing points that it uses in imputation."""
     loaded = load_predictor(name="spin", device="cpu")
     assert isinstance(loaded, SPINPredictor)
-    settings = replace(loaded.model.settings, inducing_points=DEFAULT_INDUCING_POINTS)
+    settings = replace(loaded.settings, inducing_points=DEFAULT_INDUCING_POINTS)
     assert settings.core == budget.spin.core, "other blocks would ask for other sites"
     learner = VariantLearner(GenotypeSPIN, settings, budget.episodes)
     learner.model.load_state_dict(loaded.model.state_dict())

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from benchmarks.spin.variants import VariantLearner
 from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.predictors.spin.decoder import SiteInformation
-from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings
 from spinimpute.training.trainer import Outcome
 

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from spinimpute.nn.carrying import CarriedPoints, CarryingEncoder, LabelledChunks, pooled_labels
 from spinimpute.predictors.spin.decoder import HeadAttention, LabelDecoder, SiteInformation
 from spinimpute.predictors.spin.learner import SPINLearner
-from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.predictors.spin.similarity import Columns, HaplotypeSimilarity
 from spinimpute.training.episodes import EpisodeSettings
 

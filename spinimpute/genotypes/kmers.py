@@ -1,86 +1,37 @@
-"""K-mers: the alleles of a haplotype at K adjacent SNPs, as one of 2^K tokens.
+"""K-mers: the alleles of a haplotype at K adjacent typed sites, as one of 2^K tokens.
 
-The typed sites of a block are cut into columns of K sites. A haplotype has one K-mer per column. Where
-alleles are only known as probabilities, as in inducing points, a column has a distribution over 2^K tokens.
+The typed sites of a block are cut into columns of K places, padded at both ends. A haplotype has one K-mer
+per column. Where alleles are only known as probabilities, as in inducing points, a column has a distribution
+over 2^K tokens. `predictors.spin.kmers` has the same functions for torch, which training needs.
 
-Axes: B blocks, N haplotypes, X haplotypes or inducing points, S typed sites of a block, D columns, K sites of
-a column, V = 2^K tokens; F = D V rows, one for each token of each column; L = N D K-mers of all haplotypes.
+Axes: X haplotypes or inducing points, S typed places, D columns, K places of a column, V = 2^K tokens.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
 
 MAX_SNPS = 8  # maximum of K; memory grows with 2^K
 
 
-def split_columns(x_BXS: Tensor, k: int) -> Tensor:
-    """Cut the typed sites into columns of K, (..., D, K), padded with zeros at both ends."""
-    missing = -x_BXS.shape[-1] % k
-    return F.pad(x_BXS, (missing // 2, missing - missing // 2)).unflatten(-1, (-1, k))
+def cut_columns(x_XS: np.ndarray, k: int) -> np.ndarray:
+    """Cut typed places into columns of K, (..., D, K), padded with zeros at both ends."""
+    missing = -x_XS.shape[-1] % k
+    padding = [(0, 0)] * (x_XS.ndim - 1) + [(missing // 2, missing - missing // 2)]
+    padded = np.pad(x_XS, padding)
+    return padded.reshape(*x_XS.shape[:-1], -1, k)
 
 
-def kmer_distribution(allele_BXS: Tensor, k: int) -> Tensor:
-    """Return the probability of each token, (B, X, D, V), from P(ALT) at each site, (B, X, S).
-
-    The first SNP of a column is the highest bit of a token's number.
-    """
-    p_BXDK = split_columns(allele_BXS, k)
-    token = p_BXDK.new_ones(*p_BXDK.shape[:-1], 1)
-    for i in range(k):
-        alt = p_BXDK[..., i : i + 1]
-        token = torch.stack([token * (1 - alt), token * alt], dim=-1).flatten(-2)
-    return token
+def token_numbers(bit_XS: np.ndarray, k: int) -> np.ndarray:
+    """Return the numbers of the tokens with these bits (0 or 1), int64 (X, D); the first is the highest."""
+    return cut_columns(bit_XS, k).astype(np.int64) @ (1 << np.arange(k - 1, -1, -1))
 
 
-def mean_alleles(token_BXDV: Tensor, places: int) -> Tensor:
-    """Return P(ALT) at each site, (B, X, S), from the probabilities of tokens; `places` is S."""
-    n_kmers = token_BXDV.shape[-1]
+def mean_alleles(token_XDV: np.ndarray, places: int) -> np.ndarray:
+    """Return P(ALT) at each place, (X, S), from the probabilities of tokens; `places` is S."""
+    n_kmers = token_XDV.shape[-1]
     k = n_kmers.bit_length() - 1
-    bit_K = torch.arange(k - 1, -1, -1)
-    allele_VK = (torch.arange(n_kmers)[:, None] >> bit_K & 1).to(token_BXDV.dtype)
-    left = (-places % k) // 2  # as in `split_columns`
-    return (token_BXDV @ allele_VK).flatten(-2)[..., left : left + places]
-
-
-def kmer_numbers(allele_BNS: Tensor, k: int) -> Tensor:
-    """Return the K-mers (token numbers) of observed alleles, int64 (B, N, D)."""
-    power_K = 2 ** torch.arange(k - 1, -1, -1, device=allele_BNS.device)
-    return (split_columns(allele_BNS.float(), k) @ power_K.float()).long()
-
-
-def kmer_sums(weight_BXN: Tensor, kmer_BND: Tensor, n_kmers: int) -> Tensor:
-    """Return, for each token of each column, the sum of its haplotypes' weights, (B, X, D, V).
-
-    This equals a product with one-hot tokens, but does not multiply their zeros.
-    """
-    d = kmer_BND.shape[-1]
-    row_BND = kmer_BND + n_kmers * torch.arange(d, device=kmer_BND.device)
-    sums = [
-        _RowSums.apply(weight_XN.T, row_ND, n_kmers * d).T
-        for weight_XN, row_ND in zip(weight_BXN, row_BND, strict=True)
-    ]
-    return torch.stack(sums).unflatten(-1, (d, n_kmers))
-
-
-class _RowSums(torch.autograd.Function):
-    """Sum, for each row of a table, of the weights (N, X) of the haplotypes that select this row."""
-
-    @staticmethod
-    def forward(ctx: Any, weight_NX: Tensor, row_ND: Tensor, n_rows: int) -> Tensor:
-        ctx.save_for_backward(row_ND)
-        n, d = row_ND.shape
-        column_ND = torch.arange(n, device=row_ND.device)[:, None].expand(n, d)
-        index_2L = torch.stack([row_ND.flatten(), column_ND.flatten()])
-        one_L = weight_NX.new_ones(n * d)
-        token_FN = torch.sparse_coo_tensor(index_2L, one_L, (n_rows, n), check_invariants=False)
-        return torch.sparse.mm(token_FN, weight_NX.contiguous())
-
-    @staticmethod
-    def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor, None, None]:
-        (row_ND,) = ctx.saved_tensors
-        return F.embedding_bag(row_ND, gradient[0].contiguous(), mode="sum"), None, None
+    allele_VK = (np.arange(n_kmers)[:, None] >> np.arange(k - 1, -1, -1) & 1).astype(token_XDV.dtype)
+    left = (-places % k) // 2  # as in `cut_columns`
+    allele_XDK = token_XDV @ allele_VK
+    return allele_XDK.reshape(len(token_XDV), -1)[:, left : left + places]

@@ -1,10 +1,13 @@
 """Checks of arguments: counts, positive numbers and the shapes of tensors."""
 
+from __future__ import annotations
+
 import math
 from numbers import Integral, Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def require_count(name: str, value: Any) -> None:

@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -57,12 +57,10 @@ from spinimpute.panels.site_table import (
     decode_increasing,
     read_site_table,
 )
+from spinimpute.panels.soft_alleles import PointStates, unpack_points, unpack_states
 from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, trust
 from spinimpute.runtime.errors import InputError, argument, call
 from spinimpute.vcf.header import is_contig_line
-
-if TYPE_CHECKING:
-    from spinimpute.panels.soft_alleles import PointStates
 
 MAX_SCALE = 1e9  # jumps per cM
 _SITES_MISMATCH = "the {} does not match the sites and haplotypes in the header"
@@ -311,8 +309,6 @@ class InducingPanel:
             sites.panel_index_U, [start, self.n_sites if stop is None else stop]
         ).tolist()
         chosen = slice(first, last)
-        from spinimpute.panels.soft_alleles import unpack_points  # loads torch
-
         content = self.container.block(block)
         with self.container.decoding(f"block {block + 1} of {self.n_blocks}"):
             k, points = unpack_points(content, places, sites, chosen, self.inducing_points)
@@ -321,8 +317,6 @@ class InducingPanel:
 
     def read_states(self, block: int) -> PointStates:
         """Read the states of a block. Raises InputError if they are damaged."""
-        from spinimpute.panels.soft_alleles import unpack_states  # loads torch
-
         content = self.container.block(self.n_blocks + block)
         with self.container.decoding(f"states of block {block + 1} of {self.n_blocks}"):
             return unpack_states(content, len(self.own_typed(block)), self.inducing_points)

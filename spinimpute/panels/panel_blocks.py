@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from spinimpute.genotypes.blocks import (
     spread_evenly,
 )
 from spinimpute.panels.panel import Panel
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -78,8 +75,15 @@ class EncodedBlock:
     sites: BlockSites
     n_haplotypes: int  # number of haplotypes of the panel
     k: int  # number of SNPs in a token (K-mer)
-    points: dict[str, Tensor]  # the inducing points, see `nn.carrying.CarriedPoints`
+    # the inducing points of the block (B = 1, without this axis), see `nn.carrying.CarriedPoints`, float32
+    points: dict[str, np.ndarray]
     members: Members | None = None
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """The distributions of the points' K-mers in each column (D, V = 2^k), float32 (H, D, V)."""
+        token_HF = self.points["feature_BHF"]
+        return token_HF.reshape(len(token_HF), -1, 2**self.k)
 
 
 class BlockPredictor(Protocol):

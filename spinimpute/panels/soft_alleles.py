@@ -34,12 +34,9 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import replace
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from spinimpute.genotypes.blocks import PaddedSites
 from spinimpute.genotypes.kmers import MAX_SNPS, mean_alleles
@@ -55,7 +52,7 @@ _SIZES = struct.Struct("<IBI")  # H, K, L
 LINK_STEPS = 200  # shares of links are multiples of 1 / LINK_STEPS
 MIN_LINK = 2  # smaller shares, in these steps, are not stored
 _STATE_SIZES = struct.Struct("<IIII")  # H, S, P, L
-_LABEL_VALUES = (np.sin(np.arange(LABEL_STEPS + 1) / LABEL_STEPS * np.pi / 2) ** 2).astype(np.float32)
+LABEL_VALUES = (np.sin(np.arange(LABEL_STEPS + 1) / LABEL_STEPS * np.pi / 2) ** 2).astype(np.float32)
 
 
 def pack_points(block: EncodedBlock) -> bytes:
@@ -63,18 +60,18 @@ def pack_points(block: EncodedBlock) -> bytes:
 
     The bytes are sizes, masses, bits and shares of K-mers, and levels of the soft alleles.
     """
-    token_DVH = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k)).permute(1, 2, 0).numpy()
+    token_DVH = block.tokens.transpose(1, 2, 0)
     code_DVH = _round_shares(token_DVH)
     occurs_DVH = code_DVH > 0
     np.put_along_axis(code_DVH, code_DVH.argmax(1)[:, None], 0, axis=1)
     code_L = code_DVH[occurs_DVH]
     stored_U = _stored_sites(block.sites)
-    level_CH = _label_levels(block.points["label_BHU"].numpy()[:, stored_U].T.clip(0, 1))
-    mass_H = _round_masses(block.points["mass_BH"]).view(torch.int16).numpy()
+    level_CH = label_levels(block.points["label_BHU"][:, stored_U].T.clip(0, 1))
+    mass_H = _round_masses(block.points["mass_BH"])
     return b"".join(
         [
             _SIZES.pack(len(mass_H), block.k, len(code_L)),
-            mass_H.astype("<i2").tobytes(),
+            mass_H.astype("<u2").tobytes(),
             np.packbits(occurs_DVH).tobytes(),
             code_L.tobytes(),
             level_CH.astype(np.uint8).tobytes(),
@@ -84,7 +81,7 @@ def pack_points(block: EncodedBlock) -> bytes:
 
 def unpack_points(
     content: bytes, places: PaddedSites, sites: BlockSites, part: slice, max_points: int | None = None
-) -> tuple[int, dict[str, Tensor]]:
+) -> tuple[int, dict[str, np.ndarray]]:
     """Decode the result of `pack_points`. Return K and the rounded points (`nn.carrying.CarriedPoints`).
 
     The labels (soft alleles) are those of the sites `part` of the block. Raises ValueError or struct.error if
@@ -97,7 +94,7 @@ def unpack_points(
         raise ValueError(f"tokens of {k} SNPs")
     shape_DVH = (-(-len(places.cM_S) // k), 2**k, n_points)
     stored_U = _stored_sites(sites)
-    mass_H = np.frombuffer(content, "<i2", n_points, _SIZES.size)
+    mass_H = np.frombuffer(content, "<u2", n_points, _SIZES.size)
     codes = np.frombuffer(content, np.uint8, offset=_SIZES.size + 2 * n_points)
     n_tokens = math.prod(shape_DVH)
     packed, code_L, label = np.split(codes, np.cumsum([-(-n_tokens // 8), n_shares]))
@@ -115,16 +112,15 @@ def unpack_points(
     label_CH = label.reshape(int(stored_U.sum()), n_points)
     if label_CH.max(initial=0) > LABEL_STEPS:
         raise ValueError("soft alleles above 1")
-    mass_BH = _masses(mass_H)
     token_DVH = np.where(most_frequent_DVH, remaining_D1H, code_DVH) / np.float32(TOKEN_STEPS)
     stored_part = stored_U[part]
     first = int(stored_U[: part.start].sum())
     label_UH = np.zeros((len(stored_part), n_points), dtype=np.float32)
-    label_UH[stored_part] = _LABEL_VALUES[label_CH[first : first + int(stored_part.sum())]]
+    label_UH[stored_part] = LABEL_VALUES[label_CH[first : first + int(stored_part.sum())]]
     return k, {
-        "feature_BHF": torch.from_numpy(token_DVH.reshape(-1, n_points).T.astype(np.float32)),
-        "label_BHU": torch.from_numpy(np.ascontiguousarray(label_UH.T)),
-        "mass_BH": mass_BH,
+        "feature_BHF": token_DVH.reshape(-1, n_points).T.astype(np.float32),
+        "label_BHU": np.ascontiguousarray(label_UH.T),
+        "mass_BH": _masses(mass_H),
     }
 
 
@@ -139,36 +135,15 @@ def round_points(block: EncodedBlock) -> EncodedBlock:
     return replace(block, points=points)
 
 
-def round_tensors(token_BHDV: Tensor, label_BHU: Tensor, mass_BH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the tokens, labels and masses of several blocks, rounded as in a file, on their device."""
-    scaled_BHDV = token_BHDV * TOKEN_STEPS
-    code_BHDV = scaled_BHDV.floor()
-    missing_BHD1 = TOKEN_STEPS - code_BHDV.sum(-1, keepdim=True)
-    code_BHDV += _largest(scaled_BHDV - code_BHDV, missing_BHD1)
-    limits, values = _label_levels_on(label_BHU.device)
-    level_BHU = torch.bucketize(label_BHU, limits, right=True)
-    return code_BHDV / TOKEN_STEPS, values[level_BHU], _round_masses(mass_BH).to(mass_BH.dtype)
-
-
-@cache
-def _label_levels_on(device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the smallest label of each level but the first, by bisection, and the value of each level."""
-    low, high = np.zeros(LABEL_STEPS, np.int32), np.full(LABEL_STEPS, np.float32(1).view(np.int32))
-    while (low < high).any():  # positive floats have the order of their bits
-        middle = (low + high) // 2
-        reached = _label_levels(middle.view(np.float32)) > np.arange(LABEL_STEPS)
-        low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
-    return torch.from_numpy(low.view(np.float32)).to(device), torch.from_numpy(_LABEL_VALUES).to(device)
-
-
-def _label_levels(label: np.ndarray) -> np.ndarray:
+def label_levels(label: np.ndarray) -> np.ndarray:
     """Return the levels of soft alleles from 0 to 1."""
     return np.rint(np.arcsin(np.sqrt(label)) / (np.pi / 2) * LABEL_STEPS - LEVEL_MARGIN)
 
 
-def _round_masses(mass: Tensor) -> Tensor:
-    """Return masses with 8 significant bits, bfloat16."""
-    return (mass * MASS_FACTOR).to(torch.bfloat16)
+def _round_masses(mass_H: np.ndarray) -> np.ndarray:
+    """Round masses to 8 significant bits; return the higher halves of their bits (bfloat16), uint16."""
+    bits_H = (mass_H.astype(np.float32) * np.float32(MASS_FACTOR)).view(np.uint32)
+    return ((bits_H + np.uint32(0x7FFF) + (bits_H >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
@@ -177,19 +152,17 @@ def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
     code_DVH = np.floor(scaled_DVH).astype(np.uint8)
     missing_DH = TOKEN_STEPS - code_DVH.sum(1, dtype=np.int64)
     d_M, h_M = np.nonzero(missing_DH)
-    remainder_MV = torch.from_numpy(scaled_DVH[d_M, :, h_M] - code_DVH[d_M, :, h_M])
-    missing_M1 = torch.from_numpy(missing_DH[d_M, h_M, None])
-    code_DVH[d_M, :, h_M] += _largest(remainder_MV, missing_M1).numpy()
+    remainder_MV = scaled_DVH[d_M, :, h_M] - code_DVH[d_M, :, h_M]
+    code_DVH[d_M, :, h_M] += _largest(remainder_MV, missing_DH[d_M, h_M, None])
     return code_DVH
 
 
-def _largest(x_LV: Tensor, count_L1: Tensor) -> Tensor:
+def _largest(x_LV: np.ndarray, count_L1: np.ndarray) -> np.ndarray:
     """Return the entries that are the `count` largest of their row, bool (L, V); ties go by order."""
-    sorted_LV = x_LV.sort(dim=-1, descending=True).values
-    smallest_L1 = sorted_LV.gather(-1, (count_L1.long() - 1).clamp(0, x_LV.shape[-1] - 1))
-    above_LV = x_LV > smallest_L1 + REMAINDER_MARGIN
-    tied_LV = (x_LV >= smallest_L1 - REMAINDER_MARGIN) & ~above_LV
-    n_tied_L1 = count_L1 - above_LV.sum(-1, keepdim=True)
+    smallest_L1 = np.take_along_axis(-np.sort(-x_LV, axis=-1), count_L1 - 1, axis=-1)
+    above_LV = x_LV > smallest_L1 + np.float32(REMAINDER_MARGIN)
+    tied_LV = (x_LV >= smallest_L1 - np.float32(REMAINDER_MARGIN)) & ~above_LV
+    n_tied_L1 = count_L1 - above_LV.sum(-1, keepdims=True)
     return above_LV | tied_LV & (tied_LV.cumsum(-1) <= n_tied_L1)
 
 
@@ -214,16 +187,15 @@ def pack_states(block: EncodedBlock, own: slice, before: EncodedBlock | None) ->
 
     `before` is the block before. Both blocks must have `members`, see `EncodedBlock`.
     """
-    token_BHDV = block.points["feature_BHF"].unflatten(-1, (-1, 2**block.k))[None]
-    allele_SH = mean_alleles(token_BHDV, len(block.places.cM_S))[0, :, own].T.numpy()
-    mass_H = _round_masses(block.points["mass_BH"]).view(torch.int16).numpy()
+    allele_SH = mean_alleles(block.tokens, len(block.places.cM_S))[:, own].T
+    mass_H = _round_masses(block.points["mass_BH"])
     step_PH = _link_steps(before, block) if before is not None else np.zeros((0, len(mass_H)), np.uint8)
     from_L, to_L = np.nonzero(step_PH)
     return b"".join(
         [
             _STATE_SIZES.pack(len(mass_H), len(allele_SH), len(step_PH), len(to_L)),
-            mass_H.astype("<i2").tobytes(),
-            _label_levels(allele_SH.clip(0, 1)).astype(np.uint8).tobytes(),
+            mass_H.astype("<u2").tobytes(),
+            label_levels(allele_SH.clip(0, 1)).astype(np.uint8).tobytes(),
             np.bincount(from_L, minlength=len(step_PH)).astype("<u4").tobytes(),
             to_L.astype("<u4").tobytes(),
             step_PH[from_L, to_L].tobytes(),
@@ -265,12 +237,12 @@ def unpack_states(content: bytes, n_own: int, max_points: int) -> PointStates:
     position = _STATE_SIZES.size
     parts = []
     for kind, count in (
-        ("<i2", n_points), ("u1", n_sites * n_points), ("<u4", n_from), ("<u4", n_links), ("u1", n_links),
+        ("<u2", n_points), ("u1", n_sites * n_points), ("<u4", n_from), ("<u4", n_links), ("u1", n_links),
     ):  # fmt: skip
         parts.append(np.frombuffer(content, kind, count, position))
         position += parts[-1].nbytes
     mass_H, level, count_P, to_L, step_L = parts
-    mass_H = _masses(mass_H).numpy()
+    mass_H = _masses(mass_H)
     if count_P.sum(dtype=np.int64) != n_links or (to_L >= n_points).any() or (step_L == 0).any():
         raise ValueError("the links do not fit the points")
     if level.max(initial=0) > LABEL_STEPS:
@@ -279,14 +251,14 @@ def unpack_states(content: bytes, n_own: int, max_points: int) -> PointStates:
     from_L = np.repeat(np.arange(n_from), count_P)
     total_P = np.bincount(from_L, step_L, minlength=n_from)
     share_L = (step_L / total_P[from_L]).astype(np.float32)
-    allele_SH = _LABEL_VALUES[level].reshape(n_sites, n_points)
+    allele_SH = LABEL_VALUES[level].reshape(n_sites, n_points)
     return PointStates(mass_H, allele_SH, first_P1, to_L.astype(np.int64), share_L)
 
 
-def _masses(stored_H: np.ndarray) -> Tensor:
+def _masses(stored_H: np.ndarray) -> np.ndarray:
     """Return stored masses, float32 (H,). Raises ValueError if they cannot be masses."""
-    mass_H = torch.from_numpy(stored_H.astype(np.int16)).view(torch.bfloat16).float()
+    mass_H: np.ndarray = (stored_H.astype(np.uint32) << 16).view(np.float32)
     total = mass_H.sum()  # not finite if a mass is not
-    if not (torch.isfinite(total) and (mass_H >= 0).all() and total > 0):
+    if not (np.isfinite(total) and (mass_H >= 0).all() and total > 0):
         raise ValueError("invalid masses")
     return mass_H

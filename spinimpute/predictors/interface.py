@@ -61,6 +61,26 @@ def convert_weight_errors() -> Iterator[None]:
         raise WeightsMismatch(str(error).partition("\n")[0][:200]) from error
 
 
+def check_arrays(weights: Mapping[str, np.ndarray], expected: Mapping[str, tuple[int, ...]]) -> None:
+    """Raise ValueError unless the weights have these names and shapes, and are finite float32 numbers.
+
+    This is necessary because kernels do not check array bounds.
+    """
+    given = {name: weight.shape for name, weight in weights.items()}
+    wrong = sorted(name for name in expected.keys() | given if expected.get(name) != given.get(name))
+    wrong = wrong or [
+        name for name, w in weights.items() if w.dtype != np.float32 or not np.isfinite(w).all()
+    ]
+    if wrong:
+        raise ValueError(f"weights of another network: {', '.join(wrong[:3])}")
+
+
+def layer_shapes(layers: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the weights and biases of linear layers, given as (outputs, inputs)."""
+    weights: dict[str, tuple[int, ...]] = {f"{name}.weight": shape for name, shape in layers.items()}
+    return weights | {f"{name}.bias": shape[:1] for name, shape in layers.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class ImputationJob:
     """An open panel, the typed sites of a target, and the options with which to impute the other sites."""

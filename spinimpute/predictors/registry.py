@@ -157,7 +157,7 @@ PREDICTORS: tuple[PredictorRow, ...] = (
         options=(POINTS, WINDOW),
         auto_device="auto",
         training=Training(
-            "spinimpute.predictors.spin.network:SPINSettings",
+            "spinimpute.predictors.spin.settings:SPINSettings",
             "spinimpute.predictors.spin.learner:SPINLearner",
         ),
     ),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.packages import check_package, is_installed
 
 DEVICES = ("auto", "cpu", "cuda")
+# Linux has one of these files if it has a driver for NVIDIA's GPUs, for GPUs under WSL, or for AMD's GPUs.
+GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 def choose_threads(threads: int | None) -> int:
@@ -47,6 +51,8 @@ def choose_device(name: str) -> str:
 def name_gpu() -> str | None:
     """Return the name of the GPU that PyTorch uses. None without a GPU or without PyTorch."""
     if not is_installed("torch"):
+        return None
+    if sys.platform == "linux" and not any(Path(name).exists() for name in GPU_FILES):
         return None
     import torch  # slow to load
 

@@ -19,7 +19,8 @@ from benchmarks.spin.scoring import SCORES, UNSEEN, held_out, score
 from benchmarks.spin.token_masking import TokenMaskingLearner
 from benchmarks.spin.variants import BlockEmbedding, ConstantStarts, NoCompetition, NoiseStart, SiteEmbedding
 from spinimpute.predictors.spin.learner import SPINLearner
-from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.training.episodes import Episode, EpisodeSettings
 from spinimpute.training.simulation import SimulationSettings
 from spinimpute.training.sources import SimulatedSource

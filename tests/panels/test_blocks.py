@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -193,9 +192,11 @@ class Echo:
     def encode(self, block: PanelBlock, *, with_members: bool = False) -> EncodedBlock:
         sites = block.sites
         points = {
-            "feature_BHF": torch.eye(2)[:1].tile(len(block.places.cM_S)),  # REF alone, K = 1
-            "label_BHU": torch.zeros(1, len(sites.gap_U)),
-            "mass_BH": torch.ones(1),
+            "feature_BHF": np.tile(
+                np.eye(2, dtype=np.float32)[:1], len(block.places.cM_S)
+            ),  # REF alone, K = 1
+            "label_BHU": np.zeros((1, len(sites.gap_U)), np.float32),
+            "mass_BH": np.ones(1, np.float32),
         }
         return EncodedBlock(block.places, block.frequency_S, sites, block.n_haplotypes, 1, points)
 
@@ -220,7 +221,7 @@ def test_windows_and_blocks_impute_every_site_once_from_its_own_neighbours(
     windows = cut_windows(cM, example_panel.position[:N_SITES], length)
     job = ImputationJob(example_panel, typed, threads=1)
     with BlockEngine(Echo(BlockShape(core, flank), side), job) as engine:
-        parts = [engine.predict_window(w, typed_TQ) for w in windows]
+        parts = list(engine.predict_spin(windows, typed_TQ))
     whole = np.concatenate(parts)
     assert len(whole) == N_SITES
     for window, part in zip(windows, parts, strict=True):

@@ -11,7 +11,7 @@ import torch
 import spinimpute
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.predictors.spin.learner import SPINLearner
-from spinimpute.predictors.spin.network import SPINSettings
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment
 from spinimpute.training.sources import PanelSource

@@ -14,17 +14,13 @@ import spinimpute
 from spinimpute.genotypes.blocks import BlockShape, group_means, initial_groups
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.panel_blocks import BlockReader
-from spinimpute.panels.soft_alleles import round_points, round_tensors
+from spinimpute.panels.soft_alleles import round_points
 from spinimpute.predictors.interface import ImputationJob
-from spinimpute.predictors.spin import device_engine
-from spinimpute.predictors.spin.device_blocks import (
-    DeviceBlocks,
-    group_haplotypes,
-    mean_of_groups,
-    unpack_bits,
-)
-from spinimpute.predictors.spin.device_engine import DeviceEngine
 from spinimpute.predictors.spin.engine import BlockEngine
+from spinimpute.predictors.spin.gpu import engine as gpu_engine
+from spinimpute.predictors.spin.gpu.blocks import DeviceBlocks, group_haplotypes, mean_of_groups, unpack_bits
+from spinimpute.predictors.spin.gpu.engine import DeviceEngine
+from spinimpute.predictors.spin.gpu.rounding import round_points as round_on_device
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.runtime.errors import InputError
 
@@ -74,18 +70,18 @@ def test_points_are_rounded_as_in_a_file(
         example_panel, typed, random_predictor.shape, 0, len(typed), 0, example_panel.n_sites
     )
     block = random_predictor.encode(reader.read(2))
-    block = replace(block, points={name: value.clone() for name, value in block.points.items()})
+    block = replace(block, points={name: value.copy() for name, value in block.points.items()})
     token_HF, label_HU = block.points["feature_BHF"], block.points["label_BHU"]
-    label_HU[0], label_HU[1] = 0.5, torch.linspace(0, 1, label_HU.shape[1])
+    label_HU[0], label_HU[1] = 0.5, np.linspace(0, 1, label_HU.shape[1])
     token_HF[0, :32] = 1 / 32  # ties
     expected = round_points(block).points
-    token, label, mass = round_tensors(
-        token_HF[None].unflatten(-1, (-1, 32)), label_HU[None], block.points["mass_BH"][None]
+    token, label, mass = round_on_device(
+        *(torch.from_numpy(x)[None] for x in (block.tokens, label_HU, block.points["mass_BH"]))
     )
-    torch.testing.assert_close(token[0].flatten(1), expected["feature_BHF"], rtol=0, atol=0)
-    torch.testing.assert_close(mass[0], expected["mass_BH"], rtol=0, atol=0)
-    varies_U = torch.from_numpy((block.sites.frequency_U > 0) & (block.sites.frequency_U < 1))
-    torch.testing.assert_close(label[0][:, varies_U], expected["label_BHU"][:, varies_U], rtol=0, atol=0)
+    np.testing.assert_array_equal(token[0].flatten(1), expected["feature_BHF"])
+    np.testing.assert_array_equal(mass[0], expected["mass_BH"])
+    varies_U = (block.sites.frequency_U > 0) & (block.sites.frequency_U < 1)
+    np.testing.assert_array_equal(label[0][:, varies_U], expected["label_BHU"][:, varies_U])
 
 
 @settings(deadline=None, max_examples=50)
@@ -100,7 +96,7 @@ def test_small_differences_decide_no_tie(members: int, seed: int) -> None:
 
     def rounded() -> tuple[torch.Tensor, ...]:
         noisy = (x * (1 + rng.uniform(-1e-5, 1e-5, x.shape)) for x in values)
-        return round_tensors(*(torch.from_numpy(x).float() for x in noisy))
+        return round_on_device(*(torch.from_numpy(x).float() for x in noisy))
 
     for one, other in zip(rounded(), rounded(), strict=True):
         assert torch.equal(one, other)
@@ -148,7 +144,7 @@ def test_windows_and_memory_do_not_matter(
         whole = engine.impute_window(Interval(0, n), alleles_TQ)
     windows = [Interval(10, 11), Interval(11, n // 2), Interval(n // 2, n // 2 + 40), Interval(n - 50, n)]
     for size in (2**30, 2**22, 2**16):  # the last: single blocks and queries, few haplotypes at a time
-        monkeypatch.setattr(device_engine, "CPU_BYTES", size)
+        monkeypatch.setattr(gpu_engine, "CPU_BYTES", size)
         with device_engine_of(random_predictor, job) as engine:
             for window, p_UQ in zip(windows, engine.impute_windows(windows, alleles_TQ), strict=True):
                 np.testing.assert_allclose(p_UQ, whole[window.slice], atol=1e-3)

@@ -9,13 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, kmer_sums, split_columns
-from spinimpute.nn.carrying import CarriedPoints
-from spinimpute.nn.model_weights import arrays_of
-from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation
-from spinimpute.predictors.spin.decoder_kernel import CorrectionWeights
-from spinimpute.predictors.spin.matching import AttentionKeys, compiled_match, match
-from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.kmers import kmer_distribution, kmer_numbers, kmer_sums, split_columns
+from spinimpute.predictors.spin.matching import AttentionKeys, match
+from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.predictors.spin.similarity import Confusion, HaplotypeSimilarity, untyped_weights
 
 
@@ -126,18 +123,6 @@ def random_case(
     return model, typed_BNS[:, :5], known_BQS, model.keys(points, columns)
 
 
-@settings(deadline=None, max_examples=25)
-@given(k=st.integers(1, 5), core=st.integers(1, 6), flank=st.integers(0, 9), seed=st.integers(0, 1_000_000))
-def test_compiled_matches_are_those_of_training(k: int, core: int, flank: int, seed: int) -> None:
-    with torch.no_grad():
-        _, allele_BQS, known_BQS, keys = random_case(k, core, flank, seed)
-        least = torch.tensor(0.3)
-        expected = match(allele_BQS, known_BQS, keys, k, least, 3)
-        found = compiled_match(allele_BQS, known_BQS, keys, k, least, 3)
-        for name, value in expected._asdict().items():
-            torch.testing.assert_close(getattr(found, name), value, rtol=1e-3, atol=2e-4, msg=name)
-
-
 @settings(deadline=None, max_examples=20)
 @given(k=st.integers(1, 4), core=st.integers(1, 4), flank=st.integers(0, 5), seed=st.integers(0, 1_000_000))
 def test_missing_calls_are_summed_over(k: int, core: int, flank: int, seed: int) -> None:
@@ -201,32 +186,3 @@ def test_k_is_a_setting(k: int) -> None:
 def test_sizes_that_cannot_be(settings: dict[str, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         SPINSettings(**settings)
-
-
-@settings(deadline=None, max_examples=25)
-@given(
-    heads=st.integers(1, 5),
-    width=st.integers(1, 18),
-    queries=st.integers(1, 4),
-    points=st.integers(1, 9),
-    sites=st.integers(1, 40),
-    seed=st.integers(0, 1_000),
-)
-def test_the_compiled_decoder_is_that_of_training(
-    heads: int, width: int, queries: int, points: int, sites: int, seed: int
-) -> None:
-    torch.manual_seed(seed)
-    decoder = LabelDecoder(heads, width)
-    for parameter in decoder.parameters():
-        torch.nn.init.normal_(parameter, std=0.5)
-    label_BHU = torch.rand(1, points, sites).round(decimals=1)
-    mass_BH = torch.rand(1, points) + (torch.arange(points) == 0)
-    carried = CarriedPoints(torch.zeros(1, points, 0), label_BHU, mass_BH)
-    frequency_BU = torch.rand(1, sites).round(decimals=1)
-    information = SiteInformation(frequency_BU, *(torch.rand(1, sites) for _ in range(3)), 100)
-    with torch.inference_mode():
-        attention = decoder.read(3 * torch.randn(1, heads, queries, points), carried)
-        expected_QU = torch.sigmoid(decoder.decode(attention, label_BHU, information)[1][0])
-        weights = CorrectionWeights.of(arrays_of(decoder.state_dict()))
-        found_QU = decoder.decode_compiled(attention, label_BHU, information, weights)
-    torch.testing.assert_close(found_QU, expected_QU, rtol=0, atol=2e-3)

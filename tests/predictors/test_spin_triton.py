@@ -6,13 +6,14 @@ from torch import Tensor
 
 from spinimpute.nn.carrying import CarriedPoints
 from spinimpute.predictors.spin.matching import AttentionKeys, match
-from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.predictors.spin.similarity import Columns
 from tests.predictors.test_spin_matching import random_case
 
 pytest.importorskip("triton", reason="Triton is not installed (pip install triton)")
-from spinimpute.predictors.spin.attention_triton import attend_with_triton
-from spinimpute.predictors.spin.matching_triton import TritonMatcher
+from spinimpute.predictors.spin.gpu.attention import attend_with_triton
+from spinimpute.predictors.spin.gpu.matching import TritonMatcher
 
 
 def stack(keys: list[AttentionKeys]) -> AttentionKeys:

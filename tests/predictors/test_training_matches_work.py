@@ -9,12 +9,12 @@ import torch
 
 from spinimpute.panels.panel_blocks import BlockReader
 from spinimpute.predictors.spin.learner import SPINLearner
-from spinimpute.predictors.spin.network import SPINSettings
-from spinimpute.predictors.spin.predictor import SPINPredictor
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment
 from spinimpute.training.trainer import Trainer, TrainingSettings
 from tests.array_panel import ArrayPanel
+from tests.conftest import spin_predictor
 
 EPISODES = EpisodeSettings(
     blocks=3, queries=5, context_samples=8, array_density=(300.0, 800.0), missing_rate=(0.1,)
@@ -42,7 +42,7 @@ def test_an_episode_is_predicted_like_a_panel(learner: SPINLearner, segment: Seg
     with torch.no_grad():
         trained = torch.sigmoid(learner.logits(episode)[1]).numpy()
     panel = ArrayPanel(segment.alleles(0, segment.n_sites)[:, split.context_N], segment.cM)
-    predictor = SPINPredictor(learner.model, "", torch.device("cpu"), SETTINGS.inducing_points)
+    predictor = spin_predictor(learner.model, "", SETTINGS.inducing_points)
     n_typed = len(split.typed_T)
     reader = BlockReader(panel, split.typed_T, SETTINGS.shape, 0, n_typed, 0, panel.n_sites)
     compared = 0
@@ -76,7 +76,7 @@ def test_padded_places_have_no_effect(learner: SPINLearner, segment: Segment, bl
     rng = np.random.default_rng(0)
     queries = rng.integers(0, 2, (4, len(padded)), dtype=np.uint8)
     known = np.ones_like(queries)
-    predictor = SPINPredictor(learner.model, "", torch.device("cpu"), 8)
+    predictor = spin_predictor(learner.model, "", 8)
     encoded = predictor.encode(block)
     before = predictor.predict(encoded, queries, known)
     noisy = queries.copy()

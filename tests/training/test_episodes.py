@@ -12,7 +12,7 @@ import spinimpute
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.predictors.spin.learner import SPINLearner
-from spinimpute.predictors.spin.network import SPINSettings
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.runtime.errors import InputError
 from spinimpute.training.episodes import EpisodeSettings, draw_episode, draw_split
 from spinimpute.training.simulation import Segment, SimulationSettings, simulate_segment

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from spinimpute.predictors.haplotype_attention.ibs_classes import CM_OFFSET, FEATURES
+from spinimpute.predictors.interface import check_arrays, layer_shapes
 
 EPSILON = 1e-4  # copied probabilities are clipped to [EPSILON, 1 - EPSILON] before their logit is taken
 ABSENT_LOGIT = -9.2  # logit of EPSILON: initial prediction of an allele that no class member has
@@ -37,16 +38,13 @@ class HaplotypeSettings:
 
 
 def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings) -> None:
-    """Raise ValueError if a size is invalid, or a weight has a wrong name, shape or type or is not finite.
-
-    This is necessary because kernels do not check array bounds.
-    """
+    """Raise ValueError if a size is invalid, or a weight has a wrong name, shape or type or is not finite."""
     for name, size in asdict(settings).items():
         if type(size) is not int or size < 1:
             raise ValueError(f"{name} must be a positive whole number, got {size!r}")
     h, v, d = settings.hidden, settings.value, settings.decoder_hidden
     spread_and_site = SPREAD_FEATURES + SITE_FEATURES
-    layers: dict[str, tuple[int, ...]] = {
+    layers = {
         "pair.0": (h, FEATURES + GAP_FEATURES),
         "pair.2": (h, h),
         "pair.4": (2 + v, h),
@@ -55,17 +53,7 @@ def check_weights(weights: Mapping[str, np.ndarray], settings: HaplotypeSettings
         "decoder.4": (1, d),
         "absent": (1, spread_and_site),
     }
-    expected = {f"{layer}.weight": shape for layer, shape in layers.items()}
-    expected |= {f"{layer}.bias": shape[:1] for layer, shape in layers.items()}
-    given_shapes = {name: weight.shape for name, weight in weights.items()}
-    wrong_names = sorted(
-        name for name in expected.keys() | given_shapes if expected.get(name) != given_shapes.get(name)
-    )
-    wrong_names = wrong_names or [
-        name for name, w in weights.items() if w.dtype != np.float32 or not np.isfinite(w).all()
-    ]
-    if wrong_names:
-        raise ValueError(f"weights of another network: {', '.join(wrong_names[:3])}")
+    check_arrays(weights, layer_shapes(layers))
 
 
 def gap_features(typed_cM_S: np.ndarray, place_G: np.ndarray, n_haplotypes: int) -> np.ndarray:

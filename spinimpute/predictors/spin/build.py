@@ -187,7 +187,7 @@ def _write_blocks(
                 writer.add_block(points)
                 states.append(chained)
             before = blocks[-1]
-            masses += [block.points["mass_BH"].numpy() for block in blocks]
+            masses += [block.points["mass_BH"] for block in blocks]
             if progress is not None:
                 progress(window.stop / engine.panel.n_sites)
     for chained in states:

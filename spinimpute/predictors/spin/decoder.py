@@ -10,31 +10,27 @@ Axes: B blocks, Q queries, H inducing points, G heads, U sites to impute, C summ
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spinimpute.nn.carrying import CarriedPoints, attend_to_points, pooled_labels, start_at_zero
-from spinimpute.predictors.haplotype_attention.layers import padded
-from spinimpute.predictors.spin.decoder_kernel import (
+from spinimpute.predictors.spin.settings import (
+    CORRECTION_FEATURES,
+    ENTROPY_OFFSET,
     FREQUENCY_SHARE,
+    GATE_FEATURES,
+    GATE_QUERY_WIDTH,
+    GATE_SITE_WIDTH,
     LOGIT_SCALE,
     MIN_PROBABILITY,
+    MIN_SITE_FREQUENCY,
     MIN_TOTAL,
-    CorrectionWeights,
-    Gates,
-    decode_labels,
+    size_feature,
 )
-
-ENTROPY_OFFSET = 1e-9  # added to a weight before taking logs
-GATE_FEATURES = 5  # features of a site that the gate sees
-CORRECTION_FEATURES = 2  # further features of a site that only the correction sees
-GATE_QUERY_WIDTH, GATE_SITE_WIDTH = 32, 16
 
 
 class SiteInformation(NamedTuple):
@@ -45,11 +41,6 @@ class SiteInformation(NamedTuple):
     distance_BU: Tensor  # genetic distance, see `blocks.gap_geometry`
     place_BU: Tensor  # position within the block, 0 to 1, see `BlockSites`
     n_haplotypes: int  # number of panel haplotypes
-
-
-def size_feature(n_haplotypes: int) -> float:
-    """Return the log of the panel's size, scaled to about -1 to 1."""
-    return math.log(n_haplotypes) / 4 - 1.8
 
 
 def features_first(network: Iterable[nn.Module], x_BFL: Tensor) -> Tensor:
@@ -76,7 +67,7 @@ class HeadAttention(NamedTuple):
 
 def _clamped(frequency_BU: Tensor) -> Tensor:
     """Return frequencies that have finite log odds."""
-    return frequency_BU.clamp(1e-5, 1 - 1e-5)
+    return frequency_BU.clamp(MIN_SITE_FREQUENCY, 1 - MIN_SITE_FREQUENCY)
 
 
 class LabelDecoder(nn.Module):
@@ -137,27 +128,6 @@ class LabelDecoder(nn.Module):
         hidden_BWL = features_first([self.middle], F.relu(hidden_BWQU).flatten(2))
         correction_B1L = features_first([self.last], F.relu(hidden_BWL))
         return mixed_BQU, mixed_BQU + correction_B1L.view_as(mixed_BQU)
-
-    def decode_compiled(
-        self, attention: HeadAttention, label_BHU: Tensor, sites: SiteInformation, weights: CorrectionWeights
-    ) -> Tensor:
-        """Return P(ALT), (Q, U), of `decode` for one block (B = 1), on a CPU, without gradients.
-
-        `weights` must be made from this decoder.
-        """
-        pooled_GQU = pooled_labels(attention.attention_BGQH, label_BHU)[0]
-        f_BU = _clamped(sites.frequency_BU)
-        site_UF = self._site_features(sites, f_BU)[0]
-        summary_QC = attention.summary_BQC[0]
-        gates = Gates(
-            torch.softmax(self.gate_query(summary_QC), -1).numpy(),
-            torch.softmax(self.gate_site(site_UF[:, :GATE_FEATURES]), -1).T.contiguous().numpy(),
-            np.ascontiguousarray(padded(self.from_query(summary_QC).T.numpy()).T),
-            padded((self.from_site(site_UF) + self.from_heads.bias).T.numpy()),
-        )
-        out_QU = np.empty(pooled_GQU.shape[1:], np.float32)
-        decode_labels(weights, gates, pooled_GQU.contiguous().numpy(), f_BU[0].numpy(), out_QU)
-        return torch.from_numpy(out_QU)
 
     def _mix_heads(self, p_BGQU: Tensor, summary_BQC: Tensor, site_BUF: Tensor) -> Tensor:
         """Return the mean of the heads, weighted by softmax(gate of the query + gate of the site)."""

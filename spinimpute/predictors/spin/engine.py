@@ -12,13 +12,11 @@ of a `.spip` file. A place is a typed site of the block, or padding.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
-import torch
 
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.inducing_panel import InducingPanel
@@ -39,47 +37,28 @@ Result = TypeVar("Result")
 QUERIES_PER_TASK = 32  # queries whose posteriors one thread computes together
 
 
-class TorchEngine(Engine):
-    """Base class of engines that compute with torch. Each thread of the pool uses a single torch thread."""
+class BlockEngine(PanelEngine):
+    """Engine that computes inducing points from a panel's haplotypes, and imputes from both, on a CPU.
 
-    def __init__(self, job: ImputationJob) -> None:
-        super().__init__(job)
-        self._torch_threads = torch.get_num_threads()
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        torch.set_num_threads(self._torch_threads)  # later threads inherit this setting
-
-    @abstractmethod
-    def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
-        """Return P(ALT) of one window, float32 (U, Q)."""
-
-    def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
-        """Yield P(ALT) of each window, see `Engine`."""
-        for window in windows:
-            yield self.predict_window(window, typed_TQ)
-
-    def map(self, work: Callable[[int], Result], numbers: range) -> list[Result]:
-        """Return work(number) for every number, in this order, computed by the thread pool."""
-
-        def single_threaded(number: int) -> Result:
-            torch.set_num_threads(1)
-            return work(number)
-
-        return list(self.pool.map(single_threaded, numbers))
-
-
-class BlockEngine(PanelEngine, TorchEngine):
-    """Engine that computes inducing points from a panel's haplotypes, and imputes from both."""
+    Inducing points are computed with torch. Each thread of the pool uses a single torch thread.
+    """
 
     def __init__(self, predictor: BlockPredictor, job: ImputationJob) -> None:
         assert job.panel.haplotypes is not None, "`InducingEngine` imputes from other panels"
+        import torch  # slow to load
+
         super().__init__(job)
         self.panel, self.predictor = job.panel.haplotypes, predictor
+        self._set_torch_threads, self._torch_threads = torch.set_num_threads, torch.get_num_threads()
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._set_torch_threads(self._torch_threads)  # later threads inherit this setting
 
     def predict_spin(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Yield P(ALT) of SPIN alone, block by block."""
-        return TorchEngine.predict_windows(self, windows, typed_TQ)
+        for window in windows:
+            yield self._predict_window(window, typed_TQ)
 
     def encode_window(self, window: Interval) -> list[EncodedBlock]:
         """Return the points of every block of a window, with members; [] if there is no typed site."""
@@ -87,11 +66,11 @@ class BlockEngine(PanelEngine, TorchEngine):
 
     def _encode(self, block: PanelBlock, *, with_members: bool = False) -> EncodedBlock:
         encoded = self.predictor.encode(block, with_members=with_members)
-        if not all(values.isfinite().all() for values in encoded.points.values()):
+        if not all(np.isfinite(values).all() for values in encoded.points.values()):
             raise not_finite()
         return encoded
 
-    def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
+    def _predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
         """Return P(ALT) of one window; without typed sites, the panel's ALT frequencies."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
 
@@ -111,7 +90,12 @@ class BlockEngine(PanelEngine, TorchEngine):
         reader = BlockReader(
             self.panel, self.typed_index, self.predictor.shape, 0, n_typed, window.start, window.stop
         )
-        return self.map(lambda number: work(reader.read(number)), reader.blocks)
+
+        def work_on(number: int) -> Result:
+            self._set_torch_threads(1)
+            return work(reader.read(number))
+
+        return list(self.pool.map(work_on, reader.blocks))
 
 
 def not_finite() -> InputError:
@@ -133,7 +117,7 @@ def _predict(predictor: BlockPredictor, encoded: EncodedBlock, alleles_QS: np.nd
     return predictor.predict(encoded, np.maximum(alleles_QS, 0).astype(np.uint8), known_QS)
 
 
-class InducingEngine(TorchEngine):
+class InducingEngine(Engine):
     """Engine that imputes from a file of inducing points: the mean of SPIN and of the posteriors of points.
 
     The file is made for an array. If the target lacks a site of this array, all its alleles there are treated
@@ -151,7 +135,12 @@ class InducingEngine(TorchEngine):
         # the tile whose posteriors were computed last, its alleles, and the posteriors
         self._last: tuple[range, np.ndarray, list[TilePosteriors]] | None = None
 
-    def predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
+    def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
+        """Yield P(ALT) of each window, see `Engine`."""
+        for window in windows:
+            yield self._predict_window(window, typed_TQ)
+
+    def _predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
         """Return P(ALT) of one window; in blocks without typed sites, the panel's ALT frequencies."""
         p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
         if not typed_TQ.shape[1]:
@@ -165,7 +154,7 @@ class InducingEngine(TorchEngine):
                 self._last = None  # frees memory
                 self._last = tile, typed_TQ, self._posteriors(tile, around, typed_TQ)
             work = partial(self._impute_block, window, tile.start, self._last[2], typed_TQ, p_UQ)
-            self.map(work, part)
+            list(self.pool.map(work, part))
             first = part.stop
         return p_UQ
 
@@ -205,7 +194,7 @@ class InducingEngine(TorchEngine):
             queries = slice(number * QUERIES_PER_TASK, (number + 1) * QUERIES_PER_TASK)
             return posteriors_of(states, core, tile.start, allele_SQ[:, queries])
 
-        return self.map(compute, range(-(-typed_TQ.shape[1] // QUERIES_PER_TASK)))
+        return list(self.pool.map(compute, range(-(-typed_TQ.shape[1] // QUERIES_PER_TASK))))
 
     def _alleles(self, sites: slice, typed_TQ: np.ndarray) -> np.ndarray:
         """Return the queries' alleles at some sites of the array, int8 (S, Q), -1 where missing."""

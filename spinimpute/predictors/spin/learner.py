@@ -14,9 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import HaplotypeSource
-from spinimpute.genotypes.kmers import kmer_numbers
 from spinimpute.predictors.spin.decoder import SiteInformation
-from spinimpute.predictors.spin.network import GenotypeSPIN, SPINSettings
+from spinimpute.predictors.spin.kmers import kmer_numbers
+from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.predictors.spin.similarity import DenseSimilarity, HaplotypeSimilarity, haplotype_features
 from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_interval
 from spinimpute.training.trainer import Outcome

@@ -10,7 +10,7 @@ query's K-mer, given the inducing point. The comparison yields:
   this column). It is close to 1 until the first mismatch and small after it. There are T tolerances, each
   twice the one before.
 
-`match` is used in training and on GPUs. `compiled_match` returns the same result, faster on CPUs.
+`match` is used in training and on GPUs. `compiled.matching` and `gpu.matching` are compiled copies of it.
 
 Axes: B blocks, Q queries, H inducing points, S typed places of a block, D columns of K places, V = 2^K
 K-mers, G heads, T tolerances, F = 4 T features of runs. A digit is an axis of that length.
@@ -22,13 +22,11 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, split_columns
-from spinimpute.nn.checks import require_shape
-from spinimpute.predictors.spin.matching_kernel import DISTANCE_OFFSET, fill_match
+from spinimpute.predictors.spin.kmers import kmer_distribution, split_columns
+from spinimpute.predictors.spin.settings import DISTANCE_OFFSET
 from spinimpute.predictors.spin.similarity import Columns
 
 
@@ -93,31 +91,6 @@ def match(
         runs += [torch.log(length + DISTANCE_OFFSET) / 4 + 1 for length in lengths]
         runs += [torch.log1p(information.clamp(min=0)) / 2 for information in informations]
     return Match(score_BGQH, torch.stack(runs, dim=1))
-
-
-def compiled_match(
-    allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, k: int, min_tolerance: Tensor, tolerances: int
-) -> Match:
-    """Return the result of `match` for one block (B = 1), on a CPU; fast if few calls are missing."""
-    require_shape("alleles", allele_BQS, 1, None, None)
-    missing_BQS = (known_BQS <= 0) * keys.columns.valid_BS.unsqueeze(1)
-    observed_BQS = torch.where(known_BQS > 0, allele_BQS, 0) * keys.columns.valid_BS.unsqueeze(1)
-    n_queries, n_points = allele_BQS.shape[1], keys.log_mass_BH.shape[1]
-    score_GQH = np.empty((keys.weight_BGD.shape[1], n_queries, n_points), dtype=np.float32)
-    runs_FQH = np.empty((4 * tolerances, n_queries, n_points), dtype=np.float32)
-    fill_match(
-        kmer_numbers(observed_BQS, k)[0].numpy(),
-        kmer_numbers(missing_BQS, k)[0].numpy(),
-        keys.likelihood_BDVH[0].numpy(),
-        keys.information_BDV[0].numpy(),
-        keys.weight_BGD[0].contiguous().numpy(),
-        run_steps(keys.columns)[0].numpy(),
-        keys.columns.valid_BD[0].contiguous().numpy(),
-        np.float32(min_tolerance),
-        score_GQH,
-        runs_FQH,
-    )
-    return Match(torch.from_numpy(score_GQH)[None], torch.from_numpy(runs_FQH)[None])
 
 
 def run_steps(columns: Columns) -> Tensor:

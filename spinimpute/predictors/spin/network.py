@@ -24,18 +24,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.genotypes.blocks import BlockShape
-from spinimpute.genotypes.kmers import MAX_SNPS, split_columns
 from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CarryingEncoder, LabelledChunks
-from spinimpute.nn.checks import require_count
-from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first, size_feature
-from spinimpute.predictors.spin.matching import DISTANCE_OFFSET, AttentionKeys, Match, Matcher, match
+from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first
+from spinimpute.predictors.spin.kmers import split_columns
+from spinimpute.predictors.spin.matching import AttentionKeys, Match, Matcher, match
+from spinimpute.predictors.spin.settings import (
+    COLUMN_FEATURES,
+    DISTANCE_OFFSET,
+    FREQUENCY_OFFSET,
+    MIN_FREQUENCY,
+    MIN_LOG_MASS,
+    MIN_SCORE,
+    SPINSettings,
+    size_feature,
+)
 from spinimpute.predictors.spin.similarity import (
     Columns,
     Confusion,
@@ -44,46 +51,8 @@ from spinimpute.predictors.spin.similarity import (
     untyped_weights,
 )
 
-MAX_ROUNDS = 20
-COLUMN_FEATURES = 8
 MIN_SCALE, MAX_SCALE = 0.004, 2.5  # cM, smallest and largest initial scale of the heads
 ENCODER_DECAY = 0.12  # decrease of the log weight in the encoder per column away from the middle
-FREQUENCY_OFFSET = 1e-3  # added to the frequency of a K-mer before taking logs
-# lower limits of two features of a pair
-MIN_LOG_MASS = -3.0  # log mass of the point
-MIN_SCORE = -40.0  # score of the point, minus the query's best score
-
-
-@dataclass(frozen=True)
-class SPINSettings:
-    """Sizes of the model: the table [model] of a configuration. Raise ValueError for invalid sizes."""
-
-    core: int = 8  # gaps of a block, see `BlockShape`
-    flank: int = 128  # further typed sites of a block on each side
-    k: int = 5  # SNPs of a K-mer
-    fewest_points: int = 48  # minimum number of inducing points of a block in training
-    inducing_points: int = 400  # maximum number of inducing points of a block in training
-    rounds: int = 3  # rounds of the encoder
-    heads: int = 8  # attention heads that sum over columns
-    pair_heads: int = 8  # attention heads of the pair network
-    tolerances: int = 4  # number of tolerances of runs, see `matching`
-    hidden: int = 24  # width of the column network and of the pair network
-    decoder_hidden: int = 32  # width of the decoder
-
-    def __post_init__(self) -> None:
-        BlockShape(self.core, self.flank)  # raises ValueError
-        for name in vars(self):
-            if name not in ("core", "flank"):
-                require_count(name, getattr(self, name))
-        if self.rounds > MAX_ROUNDS:
-            raise ValueError(f"rounds must be at most {MAX_ROUNDS}, got {self.rounds}")
-        if self.k > MAX_SNPS:
-            raise ValueError(f"k must be at most {MAX_SNPS}, got {self.k}")
-
-    @property
-    def shape(self) -> BlockShape:
-        """Shape of a block."""
-        return BlockShape(self.core, self.flank)
 
 
 class GenotypeSPIN(nn.Module):
@@ -106,9 +75,8 @@ class GenotypeSPIN(nn.Module):
         self.lean = nn.Parameter(lean_G)
         self.prior = nn.Parameter(torch.full((s.heads,), 0.7))
         self.tolerance = nn.Parameter(torch.tensor(-2.0))
-        pair_features = 4 * s.tolerances + s.heads + 3
         self.pair = nn.Sequential(
-            nn.Linear(pair_features, s.hidden), nn.ReLU(), nn.Linear(s.hidden, s.pair_heads)
+            nn.Linear(s.pair_features, s.hidden), nn.ReLU(), nn.Linear(s.hidden, s.pair_heads)
         )
         self.decoder = LabelDecoder(s.heads + s.pair_heads, s.decoder_hidden)
 
@@ -119,7 +87,7 @@ class GenotypeSPIN(nn.Module):
         """
         k = self.settings.k
         valid_BD = split_columns(valid_BS, k).mean(-1)
-        f_BS = frequency_BS.clamp(1e-4, 1 - 1e-4)
+        f_BS = frequency_BS.clamp(MIN_FREQUENCY, 1 - MIN_FREQUENCY)
 
         def mean_of_sites(x_BS: Tensor) -> Tensor:
             return split_columns(x_BS * valid_BS, k).mean(-1) / valid_BD.clamp(min=1e-6)
@@ -185,8 +153,7 @@ class GenotypeSPIN(nn.Module):
     ) -> Tensor:
         """Return the attention (B, G, Q, H) of queries to inducing points, before the softmax.
 
-        known_BQS is 0 where a call is missing. For a single block on a CPU, without gradients, the matcher
-        may be `compiled_match`. The attention of a query does not depend on other queries.
+        known_BQS is 0 where a call is missing. The attention of a query does not depend on other queries.
         """
         matched = self.compare(allele_BQS, known_BQS, keys, matcher)
         score_BGQH = matched.score_BGQH

@@ -265,7 +265,7 @@ class TilePosteriors(NamedTuple):
         i = block - self.first_block
         sites = encoded.sites
         out_UQ = np.empty((len(sites.gap_U), len(self.entries.first_QP1)), np.float32)
-        label_HU = np.ascontiguousarray(encoded.points["label_BHU"].numpy())
+        label_HU = np.ascontiguousarray(encoded.points["label_BHU"])
         assert len(label_HU) == self.points_B[i]
         fraction_U = sites.fraction_U.astype(np.float32)
         _pool_labels(self.entries, self.first_P[i], self.own_B[i], label_HU, sites.gap_U, fraction_U, out_UQ)

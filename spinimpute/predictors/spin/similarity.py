@@ -26,11 +26,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.genotypes.kmers import kmer_distribution, kmer_numbers, kmer_sums
 from spinimpute.nn.carrying import multiply
+from spinimpute.predictors.spin.kmers import kmer_distribution, kmer_numbers, kmer_sums
+from spinimpute.predictors.spin.settings import MIN_KMER_PROBABILITY
 
 INITIAL_ERROR = 0.01  # error rate of a SNP in the initial confusion
-MIN_PROBABILITY = 1e-9  # added to the probability of a K-mer before taking logs
 ALLELE_ERROR = 0.01  # error rate of an allele at an untyped site
 UNTYPED_WEIGHT, RARITY_EXPONENT = 1.0, 0.4  # see `untyped_weights`
 
@@ -64,7 +64,7 @@ class Confusion(nn.Module):
 
     def forward(self, token_BHDV: Tensor) -> Tensor:
         """Return the key of each token, log(token @ confusion): log-likelihoods of K-mers, (B, H, D, V)."""
-        return (token_BHDV @ torch.softmax(self.log_confusion, dim=-1) + MIN_PROBABILITY).log()
+        return (token_BHDV @ torch.softmax(self.log_confusion, dim=-1) + MIN_KMER_PROBABILITY).log()
 
 
 def untyped_weights(frequency_BC: Tensor) -> Tensor:

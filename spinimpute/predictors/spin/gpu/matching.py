@@ -15,8 +15,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from spinimpute.genotypes.kmers import split_columns
-from spinimpute.predictors.spin.matching import DISTANCE_OFFSET, AttentionKeys, Match, run_steps
+from spinimpute.predictors.spin.kmers import split_columns
+from spinimpute.predictors.spin.matching import AttentionKeys, Match, run_steps
+from spinimpute.predictors.spin.settings import DISTANCE_OFFSET
 
 POINTS_PER_PROGRAM = 256
 

@@ -22,12 +22,12 @@ import torch
 from torch import Tensor
 
 from spinimpute.genotypes.blocks import TIE, WEIGHT_WIDTHS, BlockShape
-from spinimpute.genotypes.kmers import kmer_numbers
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPlan
-from spinimpute.panels.soft_alleles import round_tensors
 from spinimpute.predictors.spin.decoder import HeadAttention, SiteInformation
+from spinimpute.predictors.spin.gpu.rounding import round_points
+from spinimpute.predictors.spin.kmers import kmer_numbers
 from spinimpute.predictors.spin.matching import AttentionKeys
 from spinimpute.predictors.spin.network import GenotypeSPIN
 from spinimpute.predictors.spin.similarity import Columns, DenseSimilarity, haplotype_features
@@ -179,7 +179,7 @@ class DeviceBlocks:
         points = self.model.encode(
             columns, chunks, start_BHX, present_BH, self.upload(batch.compared_frequency_BC), DenseSimilarity
         )
-        token_BHDV, label_BHU, mass_BH = round_tensors(
+        token_BHDV, label_BHU, mass_BH = round_points(
             points.feature_BHF.unflatten(-1, (-1, 2**k)), points.label_BHU, points.mass_BH
         )
         return CarriedPoints(token_BHDV.flatten(2), label_BHU, mass_BH)
@@ -235,8 +235,8 @@ class DeviceBlocks:
             return lambda allele_BQS, known_BQS: model.decoder.read(
                 model.attend(allele_BQS, known_BQS, keys), points
             )
-        from spinimpute.predictors.spin.attention_triton import attend_with_triton
-        from spinimpute.predictors.spin.matching_triton import TritonMatcher
+        from spinimpute.predictors.spin.gpu.attention import attend_with_triton
+        from spinimpute.predictors.spin.gpu.matching import TritonMatcher
 
         matcher = TritonMatcher(keys, k, missing=missing)
         return lambda allele_BQS, known_BQS: attend_with_triton(

@@ -3,7 +3,7 @@
 One thread feeds the GPU. While the results of a batch are copied to the host and converted, the next batch is
 computed.
 
-Axes: see `device_blocks`.
+Axes: see `blocks`.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from torch import Tensor
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.panel_blocks import BlockPlan
 from spinimpute.predictors.interface import ImputationJob
-from spinimpute.predictors.spin.device_blocks import (
+from spinimpute.predictors.spin.engine import not_finite
+from spinimpute.predictors.spin.gpu.blocks import (
     CODES,
     SITES_PER_STEP,
     DeviceBlocks,
     read_packed_blocks,
     uses_triton,
 )
-from spinimpute.predictors.spin.engine import not_finite
 from spinimpute.predictors.spin.panel_posteriors import PanelEngine
 from spinimpute.runtime.errors import InputError, argument
 

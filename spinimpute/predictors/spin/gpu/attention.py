@@ -14,9 +14,10 @@ import triton.language as tl
 from torch import nn
 
 from spinimpute.nn.carrying import NO_POINT
-from spinimpute.predictors.spin.decoder import ENTROPY_OFFSET, HeadAttention, size_feature
+from spinimpute.predictors.spin.decoder import HeadAttention
 from spinimpute.predictors.spin.matching import AttentionKeys, Match
-from spinimpute.predictors.spin.network import MIN_LOG_MASS, MIN_SCORE, GenotypeSPIN
+from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.settings import ENTROPY_OFFSET, MIN_LOG_MASS, MIN_SCORE, size_feature
 
 POINTS_PER_PROGRAM = 256
 

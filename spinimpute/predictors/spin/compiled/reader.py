@@ -1,0 +1,242 @@
+"""`PointReader`: it imputes from the inducing points of a block on a CPU, without torch.
+
+It computes what `GenotypeSPIN` computes from `keys` to the decoder, one query after the other, so that all
+arrays of a query stay in the cache. Only K-mers that queries have are compared, and only labels that are not
+0 are averaged.
+
+Axes: Q queries, H inducing points, S typed places of a block, D columns, V = 2^K K-mers, R pairs of a column
+and a K-mer, G heads, U sites to impute, F features.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from spinimpute.genotypes.kmers import cut_columns, token_numbers
+from spinimpute.hmm.parameters import LANES
+from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
+from spinimpute.predictors.haplotype_attention.layers import dense, padded, transposed
+from spinimpute.predictors.spin.compiled.attention import (
+    PairWeights,
+    QueryWeights,
+    attend_query,
+    attention_memory,
+    gelu,
+)
+from spinimpute.predictors.spin.compiled.decoder import (
+    CorrectionWeights,
+    Labels,
+    SiteGates,
+    decode_query,
+    decoder_memory,
+)
+from spinimpute.predictors.spin.compiled.matching import PointKeys, mark_kmers, match_memory, match_query
+from spinimpute.predictors.spin.settings import (
+    DISTANCE_OFFSET,
+    FREQUENCY_OFFSET,
+    GATE_FEATURES,
+    MIN_FREQUENCY,
+    MIN_KMER_PROBABILITY,
+    MIN_SITE_FREQUENCY,
+    SPINSettings,
+    size_feature,
+)
+from spinimpute.runtime.kernels import kernel
+
+MASS_OFFSET = 0.1  # see `nn.carrying`
+
+
+@kernel(fast=True)
+def _impute(match, weights, block, kmer_QD, missing_QD, out_QU):  # type: ignore[no-untyped-def]
+    """Write P(ALT) of all queries at all sites."""
+    min_tolerance, n_runs, n_sums = match
+    pair, query, correction = weights
+    keys, labels, sites, n_points, size, points, memory = block
+    matching, attention, decoder = memory
+    x_FH, logit_GH = attention.x_FH[:n_runs], attention.logit_GH[:n_sums]
+    for q in range(len(kmer_QD)):
+        match_query(q, kmer_QD, missing_QD, keys, min_tolerance, matching, logit_GH, x_FH)
+        attend_query(pair, query, keys.log_mass_H, n_points, size, points, n_sums, attention)
+        decode_query(
+            correction, attention.gate_G, attention.correction_W, sites, labels, attention.attention_HG,
+            decoder, q, out_QU,
+        )  # fmt: skip
+
+
+@kernel(fast=True)
+def _kmer_probabilities(token_DVH, present_DV, confusion_VV, column_R, kmer_R, out_RH):  # type: ignore[no-untyped-def]
+    """Write the probability of each K-mer of R, given an inducing point."""
+    n_kmers, n_points = token_DVH.shape[1:]
+    for r in range(len(column_R)):
+        d, observed = column_R[r], kmer_R[r]
+        for true in range(n_kmers):
+            if present_DV[d, true]:
+                share = confusion_VV[true, observed]
+                for h in range(n_points):
+                    out_RH[r, h] += share * token_DVH[d, true, h]
+
+
+class PointReader:
+    """The networks of SPIN that predict queries from inducing points. `weights` are checked."""
+
+    def __init__(self, weights: Mapping[str, np.ndarray], settings: SPINSettings) -> None:
+        self.settings, self._weights = settings, weights
+        log_VV = weights["confusion.log_confusion"]
+        odds_VV = np.exp(log_VV - log_VV.max(1, keepdims=True))
+        self._confusion_VV = odds_VV / odds_VV.sum(1, keepdims=True)
+        tolerance = np.logaddexp(np.float32(0), weights["tolerance"], dtype=np.float32)
+        self._match = np.float32(tolerance), 4 * settings.tolerances, settings.heads
+        self._layers = PairWeights.of(weights), QueryWeights.of(weights), CorrectionWeights.of(weights)
+
+    def predict(
+        self, block: EncodedBlock, wanted_U: np.ndarray, alleles_QS: np.ndarray, known_QS: np.ndarray
+    ) -> np.ndarray:
+        """Return P(ALT) at some sites of the block, float32 (U, Q). known_QS is 0 where a call is missing."""
+        present_H = block.points["mass_BH"] > 0
+        token_HF, label_HU, mass_H = (
+            block.points[name][present_H] for name in ("feature_BHF", "label_BHU", "mass_BH")
+        )
+        n_points = len(mass_H)
+        valid_S = block.places.valid_S
+        k = self.settings.k
+        kmer_QD = token_numbers(alleles_QS * known_QS * (valid_S > 0), k)
+        missing_QD = token_numbers((known_QS == 0) & (valid_S > 0), k)
+        keys = self._keys(block, token_HF, mass_H, kmer_QD, missing_QD)
+        n_padded = keys.likelihood_RH.shape[1]
+        pair, query, correction = self._layers
+        memory = (
+            match_memory(kmer_QD.shape[1], n_padded),
+            attention_memory(pair, query, n_padded),
+            decoder_memory(len(pair.prior_G), correction.first_FW.shape[1]),
+        )
+        size = np.float32(size_feature(block.n_haplotypes))
+        sites = self._sites(block.sites, wanted_U, float(size))
+        points = np.float32(points_feature(n_points))
+        inputs = keys, Labels.of(label_HU[:, wanted_U]), sites, n_points, size, points, memory
+        out_QU = np.empty((len(alleles_QS), len(wanted_U)), np.float32)
+        _impute(self._match, self._layers, inputs, kmer_QD, missing_QD, out_QU)
+        return out_QU.T
+
+    def _keys(
+        self,
+        block: EncodedBlock,
+        token_HF: np.ndarray,
+        mass_H: np.ndarray,
+        kmer_QD: np.ndarray,
+        missing_QD: np.ndarray,
+    ) -> PointKeys:
+        """Return the part of the attention that depends on the points, for the K-mers of these queries."""
+        k, n_points, n_columns = self.settings.k, len(mass_H), kmer_QD.shape[1]
+        token_DVH = np.ascontiguousarray(token_HF.T, np.float32).reshape(n_columns, 2**k, n_points)
+        needed_DV = np.zeros(token_DVH.shape[:2], np.uint8)
+        mark_kmers(kmer_QD, missing_QD, needed_DV)
+        column_R, kmer_R = np.nonzero(needed_DV)
+        row_DV = np.full(needed_DV.shape, -1)
+        row_DV[column_R, kmer_R] = np.arange(len(column_R))
+        likelihood_RH = np.full((len(column_R), -(-n_points // LANES) * LANES), 1, np.float32)
+        likelihood_RH[:, :n_points] = MIN_KMER_PROBABILITY
+        _kmer_probabilities(
+            token_DVH, token_DVH.any(-1), self._confusion_VV, column_R, kmer_R, likelihood_RH[:, :n_points]
+        )
+        share_H = mass_H / mass_H.sum()
+        frequency_R = (token_DVH @ share_H)[column_R, kmer_R]
+        step_D, valid_D, weight_GD = self._columns(block, n_points)
+        log_mass_H = np.zeros(likelihood_RH.shape[1], np.float32)
+        log_mass_H[:n_points] = np.log(mass_H + np.float32(MASS_OFFSET))
+        return PointKeys(
+            np.log(likelihood_RH),
+            -np.log(frequency_R + np.float32(FREQUENCY_OFFSET)),
+            row_DV,
+            weight_GD,
+            step_D,
+            valid_D,
+            log_mass_H,
+        )
+
+    def _columns(self, block: EncodedBlock, n_points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the run steps (D,), the shares of valid places (D,) and the weights of the heads (G, D)."""
+        k, weights = self.settings.k, self._weights
+        valid_S = block.places.valid_S.astype(np.float32)
+        valid_D = cut_columns(valid_S, k).mean(-1)
+
+        def mean_of_sites(x_S: np.ndarray) -> np.ndarray:
+            mean_D: np.ndarray = cut_columns(x_S * valid_S, k).mean(-1) / valid_D.clip(min=1e-6)
+            return mean_D
+
+        frequency_S = block.frequency_S.clip(MIN_FREQUENCY, 1 - MIN_FREQUENCY)
+        cM_D = mean_of_sites(block.places.cM_S.astype(np.float32))
+        log_maf_D = mean_of_sites(np.log(np.minimum(frequency_S, 1 - frequency_S)))
+        far_D, middle = np.abs(cM_D), len(cM_D) // 2
+        offset_D = np.arange(len(cM_D)) - middle
+        features_FD = np.stack(
+            [
+                np.log(far_D + DISTANCE_OFFSET) / 3 + 1,
+                far_D.clip(max=2),
+                np.abs(offset_D) / 12,
+                np.sign(offset_D),
+                log_maf_D / 3 + 0.5,
+                valid_D,
+                np.full(len(cM_D), size_feature(block.n_haplotypes)),
+                np.full(len(cM_D), points_feature(n_points)),
+            ],
+            dtype=np.float32,
+        )
+        output_GD = self._two_layers("column", features_FD)[1:]
+        decay_GD = np.exp(-far_D * np.exp(-weights["log_scale"])[:, None])
+        lean_GD = 2 / (1 + np.exp(-weights["lean"][:, None] * np.sign(offset_D)))
+        weight_GD = np.logaddexp(0, output_GD + 0.5) * decay_GD * lean_GD * valid_D
+        between_D = np.abs(np.diff(cM_D))
+        step_D = np.concatenate([between_D[:middle], [0], between_D[middle:]]) + DISTANCE_OFFSET
+        return (
+            (step_D * (valid_D > 0)).astype(np.float32),
+            valid_D.astype(np.float32),
+            weight_GD.astype(np.float32),
+        )
+
+    def _sites(self, sites: BlockSites, wanted_U: np.ndarray, size: float) -> SiteGates:
+        """Return what the decoder needs of some sites."""
+        frequency_U = sites.frequency_U[wanted_U].clip(MIN_SITE_FREQUENCY, 1 - MIN_SITE_FREQUENCY)
+        fraction_U = sites.fraction_U[wanted_U]
+        x_FU = np.stack(
+            [
+                fraction_U,
+                sites.block_fraction_U[wanted_U],
+                np.log(sites.distance_U[wanted_U] + 1e-5) / 3 + 1.5,
+                np.log(np.minimum(frequency_U, 1 - frequency_U)) / 4 + 1,
+                np.full(len(fraction_U), size),
+                fraction_U * (1 - fraction_U),
+                np.log(frequency_U / (1 - frequency_U)) / 4,
+            ],
+            dtype=np.float32,
+        )
+        logit_GU = self._two_layers("decoder.gate_site", x_FU[:GATE_FEATURES])
+        odds_GU = np.exp(logit_GU - logit_GU.max(0))
+        bias_W = self._weights["decoder.from_heads.bias"]
+        first_WU = _linear(self._weights["decoder.from_site.weight"], bias_W, x_FU)
+        # rows of equal length, so that the order of summation does not depend on the number of sites
+        total_U = np.ascontiguousarray(odds_GU.T).sum(1)
+        return SiteGates.of(odds_GU / total_U, first_WU, frequency_U)
+
+    def _two_layers(self, name: str, x_FX: np.ndarray) -> np.ndarray:
+        """Return the outputs of a network of two layers with GELU between them."""
+        weights = self._weights
+        hidden_FX = _linear(weights[f"{name}.0.weight"], weights[f"{name}.0.bias"], x_FX)
+        gelu(hidden_FX.reshape(-1))
+        return _linear(weights[f"{name}.2.weight"], weights[f"{name}.2.bias"], hidden_FX)
+
+
+def _linear(weight_OI: np.ndarray, bias_O: np.ndarray, x_IX: np.ndarray) -> np.ndarray:
+    """Return weight @ x + bias, float32 (O, X). A column's result does not depend on the other columns."""
+    n = x_IX.shape[1]
+    x_IP = np.pad(x_IX, ((0, 0), (0, -n % LANES)))
+    out_OP = np.empty((len(padded(bias_O)), x_IP.shape[1]), np.float32)
+    dense(transposed(weight_OI), padded(bias_O), x_IP, n, out_OP)
+    return np.ascontiguousarray(out_OP[: len(bias_O), :n])
+
+
+def points_feature(n_points: int) -> float:
+    """Return the log number of inducing points, scaled to about -1 to 1."""
+    return math.log(n_points) / 4 - 1.3

@@ -1,0 +1,122 @@
+"""The compiled backend of SPIN against the network in torch, with random weights of random sizes."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinimpute.genotypes.blocks import PaddedSites
+from spinimpute.nn.model_weights import arrays_of
+from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
+from spinimpute.predictors.spin.compiled.decoder import Labels
+from spinimpute.predictors.spin.compiled.reader import PointReader
+from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.settings import SPINSettings, check_weights
+from spinimpute.predictors.spin.torch_blocks import TorchBlocks
+
+SIZES = st.builds(
+    SPINSettings,
+    core=st.integers(1, 4),
+    flank=st.integers(0, 9),
+    k=st.integers(1, 5),
+    heads=st.integers(1, 20),
+    pair_heads=st.integers(1, 10),
+    tolerances=st.integers(1, 4),
+    hidden=st.integers(1, 18),
+    decoder_hidden=st.integers(1, 18),
+)
+
+
+def random_network(sizes: SPINSettings, seed: int) -> GenotypeSPIN:
+    torch.manual_seed(seed)
+    network = GenotypeSPIN(sizes)
+    for parameter in network.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.4)
+    return network
+
+
+def random_block(sizes: SPINSettings, points: int, sites: int, rng: np.random.Generator) -> EncodedBlock:
+    """Labels are mostly 0, at some sites mostly 1; tokens have few K-mers; some points have no haplotypes."""
+    n_places = sizes.shape.n_typed
+    first, last = sorted(rng.choice(n_places + 1, 2, replace=False).tolist())
+    valid_S = np.zeros(n_places, np.float32)
+    valid_S[first:last] = 1
+    cM_S = np.sort(rng.normal(0, 0.3, n_places)) * valid_S
+    places = PaddedSites(cM_S, valid_S, 0, last - first, first)
+    n_columns = -(-n_places // sizes.k)
+    token_HDV = rng.random((points, n_columns, 2**sizes.k)) ** 8 + 1e-6
+    token_HDV[token_HDV < token_HDV.max(-1, keepdims=True) / 3] = 0
+    token_HDV /= token_HDV.sum(-1, keepdims=True)
+    label_HU = (rng.random((points, sites)) * (rng.random((points, sites)) < 0.3)).round(1)
+    label_HU[:, ::3] = 1 - label_HU[:, ::3]
+    mass_H = rng.exponential(5, points) * (rng.random(points) < 0.8)
+    mass_H[0] = 3
+    numbers = (rng.random(sites).astype(np.float32) for _ in range(4))
+    frequency_U, fraction_U, distance_U, place_U = numbers
+    gap_U = np.zeros(sites, np.int64)
+    imputed = BlockSites(np.arange(sites), gap_U, frequency_U, fraction_U, distance_U, place_U)
+    encoded = {"feature_BHF": token_HDV.reshape(points, -1), "label_BHU": label_HU, "mass_BH": mass_H}
+    encoded = {name: value.astype(np.float32) for name, value in encoded.items()}
+    return EncodedBlock(places, rng.random(n_places).astype(np.float32), imputed, 100, sizes.k, encoded)
+
+
+def random_queries(block: EncodedBlock, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Alleles, and which of them are known: all of the first query, none of the last one."""
+    shape = n, len(block.places.cM_S)
+    known_QS = rng.random(shape) < np.linspace(1, 0, n)[:, None]
+    return rng.integers(0, 2, shape, dtype=np.uint8), known_QS.astype(np.uint8)
+
+
+@settings(deadline=None, max_examples=40)
+@given(sizes=SIZES, points=st.integers(1, 40), sites=st.integers(1, 150), seed=st.integers(0, 1_000_000))
+def test_predictions_are_those_of_the_network(
+    sizes: SPINSettings, points: int, sites: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    network = random_network(sizes, seed)
+    block = random_block(sizes, points, sites, rng)
+    queries = random_queries(block, 5, rng)
+    wanted_U = np.flatnonzero(rng.random(sites) < 0.8)
+    blocks = TorchBlocks(network.eval(), torch.device("cpu"), points, sizes.shape)
+    expected_UQ = blocks.predict(block, wanted_U, *queries)
+    found_UQ = PointReader(arrays_of(network.state_dict()), sizes).predict(block, wanted_U, *queries)
+    np.testing.assert_allclose(found_UQ, expected_UQ, rtol=0, atol=2e-3)
+
+
+def test_a_result_depends_on_no_other_query_or_site(rng: np.random.Generator) -> None:
+    sizes = SPINSettings(core=3, flank=7, decoder_hidden=12)
+    reader = PointReader(arrays_of(random_network(sizes, 1).state_dict()), sizes)
+    block = random_block(sizes, 21, 150, rng)
+    alleles_QS, known_QS = random_queries(block, 9, rng)
+    whole_UQ = reader.predict(block, np.arange(150), alleles_QS, known_QS)
+    for some_U in (np.arange(3, 130), np.array([149]), np.arange(0, 150, 7)):
+        for some_Q in (slice(2, 7), slice(4, 5)):
+            found = reader.predict(block, some_U, alleles_QS[some_Q], known_QS[some_Q])
+            np.testing.assert_array_equal(found, whole_UQ[some_U][:, some_Q])
+
+
+def test_labels_keep_what_is_not_0_or_1(rng: np.random.Generator) -> None:
+    label_HU = np.array([[0, 1, 0.5, 0, 1], [0, 1, 1, 0.25, 1], [0, 0.75, 1, 0, 0]], np.float32)
+    labels = Labels.of(label_HU)
+    assert labels.complement_U.tolist() == [False, True, True, False, True]
+    assert np.diff(labels.first_U1).tolist() == [0, 1, 1, 1, 1]
+    for u, label_H in enumerate(label_HU.T):
+        entries = slice(labels.first_U1[u], labels.first_U1[u + 1])
+        found_H = np.zeros(3)
+        found_H[labels.point_E[entries]] = labels.label_E[entries]
+        np.testing.assert_array_equal(1 - found_H if labels.complement_U[u] else found_H, label_H)
+
+
+@settings(deadline=None, max_examples=20)
+@given(sizes=SIZES)
+def test_weights_are_checked_against_the_shapes_of_the_network(sizes: SPINSettings) -> None:
+    weights = arrays_of(random_network(sizes, 0).state_dict())
+    check_weights(weights, sizes)
+    for name, weight in weights.items():
+        with pytest.raises(ValueError, match=name):
+            check_weights({**weights, name: np.append(weight, 0).astype(np.float32)}, sizes)
+        with pytest.raises(ValueError, match=name):
+            check_weights({key: value for key, value in weights.items() if key != name}, sizes)
+        with pytest.raises(ValueError, match=name):
+            check_weights({**weights, name: np.full_like(weight, np.nan)}, sizes)
