@@ -180,9 +180,12 @@ def load(checkpoint: Checkpoint) -> SPINPredictor:
     points, shape = checkpoint.options["inducing_points"], settings.shape
     if points is not None and points <= MAX_POINTS_FOR_NARROW_BLOCKS:
         shape = BlockShape(max(1, shape.core // 2), shape.flank // 2)
-    return SPINPredictor(
+    predictor = SPINPredictor(
         checkpoint.weights, settings, checkpoint.fingerprint, checkpoint.device, points, shape
     )
+    if checkpoint.device != "cpu":
+        predictor.model.eval()  # copies the weights to the GPU now, not after reading the input
+    return predictor
 
 
 def _as_inducing_panel(panel: ReferencePanel) -> InducingPanel:
