@@ -10,7 +10,7 @@ from spinimpute.genotypes.blocks import PaddedSites
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 from spinimpute.predictors.spin.compiled.decoder import Labels
-from spinimpute.predictors.spin.compiled.reader import PointReader
+from spinimpute.predictors.spin.compiled.reader import CompiledReader
 from spinimpute.predictors.spin.network import GenotypeSPIN
 from spinimpute.predictors.spin.settings import SPINSettings, check_weights
 from spinimpute.predictors.spin.torch_blocks import TorchBlocks
@@ -80,13 +80,13 @@ def test_predictions_are_those_of_the_network(
     wanted_U = np.flatnonzero(rng.random(sites) < 0.8)
     blocks = TorchBlocks(network.eval(), torch.device("cpu"), points, sizes.shape)
     expected_UQ = blocks.predict(block, wanted_U, *queries)
-    found_UQ = PointReader(arrays_of(network.state_dict()), sizes).predict(block, wanted_U, *queries)
+    found_UQ = CompiledReader(arrays_of(network.state_dict()), sizes).predict(block, wanted_U, *queries)
     np.testing.assert_allclose(found_UQ, expected_UQ, rtol=0, atol=2e-3)
 
 
 def test_a_result_depends_on_no_other_query_or_site(rng: np.random.Generator) -> None:
     sizes = SPINSettings(core=3, flank=7, decoder_hidden=12)
-    reader = PointReader(arrays_of(random_network(sizes, 1).state_dict()), sizes)
+    reader = CompiledReader(arrays_of(random_network(sizes, 1).state_dict()), sizes)
     block = random_block(sizes, 21, 150, rng)
     alleles_QS, known_QS = random_queries(block, 9, rng)
     whole_UQ = reader.predict(block, np.arange(150), alleles_QS, known_QS)

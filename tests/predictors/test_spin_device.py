@@ -20,7 +20,7 @@ from spinimpute.predictors.spin.engine import BlockEngine
 from spinimpute.predictors.spin.gpu import engine as gpu_engine
 from spinimpute.predictors.spin.gpu.blocks import DeviceBlocks, group_haplotypes, mean_of_groups, unpack_bits
 from spinimpute.predictors.spin.gpu.engine import DeviceEngine
-from spinimpute.predictors.spin.gpu.rounding import round_points as round_on_device
+from spinimpute.predictors.spin.gpu.rounding import round_on_device
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.runtime.errors import InputError
 

@@ -27,7 +27,7 @@ from spinimpute.predictors.interface import (
     convert_weight_errors,
 )
 from spinimpute.predictors.registry import SPIN_KIND
-from spinimpute.predictors.spin.compiled.reader import PointReader
+from spinimpute.predictors.spin.compiled.reader import CompiledReader
 from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine
 from spinimpute.predictors.spin.panel_posteriors import POSTERIOR_WEIGHT
 from spinimpute.predictors.spin.point_posteriors import POINT_WEIGHT, needed_array_sites
@@ -72,7 +72,7 @@ class SPINPredictor(Predictor):
         with convert_weight_errors():
             check_weights(weights, settings)
         self.weights, self.settings, self.device_name = weights, settings, device
-        self._reader = PointReader(weights, settings)
+        self._reader = CompiledReader(weights, settings)
         self._loading = Lock()
         # identifies what inducing points depend on
         self.points_fingerprint = f"{fingerprint} k={settings.k} rounds={settings.rounds} encoder={ENCODER}"

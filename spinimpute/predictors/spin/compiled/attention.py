@@ -21,7 +21,7 @@ from spinimpute.runtime.fast_math import fast_exp, fast_log
 from spinimpute.runtime.kernels import kernel
 
 
-class PairWeights(NamedTuple):
+class PairLayers(NamedTuple):
     """Weights of the pair network, padded for `layers`, and priors of the heads, float32."""
 
     first_FW: np.ndarray
@@ -31,7 +31,7 @@ class PairWeights(NamedTuple):
     prior_G: np.ndarray  # of all heads: those that sum over columns, then those of the pair network
 
     @classmethod
-    def of(cls, weights: Mapping[str, np.ndarray]) -> PairWeights:
+    def of(cls, weights: Mapping[str, np.ndarray]) -> PairLayers:
         """Return them from the arrays of a `GenotypeSPIN`."""
         second = weights["pair.2.weight"]
         return cls(
@@ -74,7 +74,7 @@ class AttentionMemory(NamedTuple):
     correction_W: np.ndarray
 
 
-def attention_memory(pair: PairWeights, query: QueryWeights, n_padded: int) -> AttentionMemory:
+def attention_memory(pair: PairLayers, query: QueryWeights, n_padded: int) -> AttentionMemory:
     """Return memory for `attend_query`; n_padded is H."""
     n_heads = len(pair.prior_G)
     shapes = (

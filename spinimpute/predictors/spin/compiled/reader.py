@@ -1,4 +1,4 @@
-"""`PointReader`: it imputes from the inducing points of a block on a CPU, without torch.
+"""`CompiledReader`: it imputes from the inducing points of a block on a CPU, without torch.
 
 It computes what `GenotypeSPIN` computes from `keys` to the decoder, one query after the other, so that all
 arrays of a query stay in the cache. Only K-mers that queries have are compared, and only labels that are not
@@ -20,7 +20,7 @@ from spinimpute.hmm.parameters import LANES
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
 from spinimpute.predictors.haplotype_attention.layers import dense, padded, transposed
 from spinimpute.predictors.spin.compiled.attention import (
-    PairWeights,
+    PairLayers,
     QueryWeights,
     attend_query,
     attention_memory,
@@ -79,7 +79,7 @@ def _kmer_probabilities(token_DVH, present_DV, confusion_VV, column_R, kmer_R, o
                     out_RH[r, h] += share * token_DVH[d, true, h]
 
 
-class PointReader:
+class CompiledReader:
     """The networks of SPIN that predict queries from inducing points. `weights` are checked."""
 
     def __init__(self, weights: Mapping[str, np.ndarray], settings: SPINSettings) -> None:
@@ -89,7 +89,7 @@ class PointReader:
         self._confusion_VV = odds_VV / odds_VV.sum(1, keepdims=True)
         tolerance = np.logaddexp(np.float32(0), weights["tolerance"], dtype=np.float32)
         self._match = np.float32(tolerance), 4 * settings.tolerances, settings.heads
-        self._layers = PairWeights.of(weights), QueryWeights.of(weights), CorrectionWeights.of(weights)
+        self._layers = PairLayers.of(weights), QueryWeights.of(weights), CorrectionWeights.of(weights)
 
     def predict(
         self, block: EncodedBlock, wanted_U: np.ndarray, alleles_QS: np.ndarray, known_QS: np.ndarray
@@ -114,7 +114,7 @@ class PointReader:
         )
         size = np.float32(size_feature(block.n_haplotypes))
         sites = self._sites(block.sites, wanted_U, float(size))
-        points = np.float32(points_feature(n_points))
+        points = np.float32(count_feature(n_points))
         inputs = keys, Labels.of(label_HU[:, wanted_U]), sites, n_points, size, points, memory
         out_QU = np.empty((len(alleles_QS), len(wanted_U)), np.float32)
         _impute(self._match, self._layers, inputs, kmer_QD, missing_QD, out_QU)
@@ -180,7 +180,7 @@ class PointReader:
                 log_maf_D / 3 + 0.5,
                 valid_D,
                 np.full(len(cM_D), size_feature(block.n_haplotypes)),
-                np.full(len(cM_D), points_feature(n_points)),
+                np.full(len(cM_D), count_feature(n_points)),
             ],
             dtype=np.float32,
         )
@@ -237,6 +237,6 @@ def _linear(weight_OI: np.ndarray, bias_O: np.ndarray, x_IX: np.ndarray) -> np.n
     return np.ascontiguousarray(out_OP[: len(bias_O), :n])
 
 
-def points_feature(n_points: int) -> float:
+def count_feature(n_points: int) -> float:
     """Return the log number of inducing points, scaled to about -1 to 1."""
     return math.log(n_points) / 4 - 1.3

@@ -26,7 +26,7 @@ from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.panel_blocks import BlockPlan
 from spinimpute.predictors.spin.decoder import HeadAttention, SiteInformation
-from spinimpute.predictors.spin.gpu.rounding import round_points
+from spinimpute.predictors.spin.gpu.rounding import round_on_device
 from spinimpute.predictors.spin.kmers import kmer_numbers
 from spinimpute.predictors.spin.matching import AttentionKeys
 from spinimpute.predictors.spin.network import GenotypeSPIN
@@ -179,7 +179,7 @@ class DeviceBlocks:
         points = self.model.encode(
             columns, chunks, start_BHX, present_BH, self.upload(batch.compared_frequency_BC), DenseSimilarity
         )
-        token_BHDV, label_BHU, mass_BH = round_points(
+        token_BHDV, label_BHU, mass_BH = round_on_device(
             points.feature_BHF.unflatten(-1, (-1, 2**k)), points.label_BHU, points.mass_BH
         )
         return CarriedPoints(token_BHDV.flatten(2), label_BHU, mass_BH)

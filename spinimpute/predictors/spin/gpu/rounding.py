@@ -21,7 +21,7 @@ from spinimpute.panels.soft_alleles import (
 )
 
 
-def round_points(token_BHDV: Tensor, label_BHU: Tensor, mass_BH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def round_on_device(token_BHDV: Tensor, label_BHU: Tensor, mass_BH: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the tokens, labels and masses of several blocks, rounded as in a file."""
     scaled_BHDV = token_BHDV * TOKEN_STEPS
     code_BHDV = scaled_BHDV.floor()
