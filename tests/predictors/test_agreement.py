@@ -27,7 +27,7 @@ from spinimpute.predictors.haplotype_attention.agreement import (
 )
 from spinimpute.predictors.haplotype_attention.copying import GapPatterns, GapSites
 from spinimpute.predictors.haplotype_attention.decoder_network import SiteFeatures, _fill_absent
-from spinimpute.predictors.haplotype_attention.engine import PanelRates
+from spinimpute.predictors.haplotype_attention.engine import PanelRates, TileTask
 from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
 from spinimpute.predictors.haplotype_attention.posterior_alleles import posterior_weight
 from spinimpute.predictors.haplotype_attention.predictor import CLASSES
@@ -150,7 +150,8 @@ def test_networks_compute_where_candidates_differ(
         matches = unite(*(predictor.find_matches(tile, typed_TQ, on_left) for on_left in (True, False)))
         patterns = read_patterns(panel, tile)
         agreed_UQ, everywhere_UQ = (
-            predictor.impute_tile(panel, one, patterns, typed_TQ, None, matches, RATES) for one in (tile, cut)
+            predictor.impute_tile(TileTask(panel, one, patterns, typed_TQ, None, matches, RATES))
+            for one in (tile, cut)
         )
         frequency_U, n_blocks = panel.frequency, len(tile.blocks)
         monomorphic_U = (frequency_U == 0) | (frequency_U == 1)

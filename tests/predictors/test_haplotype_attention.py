@@ -23,7 +23,7 @@ from spinimpute.nn.model_weights import arrays_of
 from spinimpute.panels.stored_rows import RowLayout, store_rows
 from spinimpute.predictors.haplotype_attention import copying, posterior_alleles
 from spinimpute.predictors.haplotype_attention.copying import hash_rows, scramble
-from spinimpute.predictors.haplotype_attention.engine import PanelRates
+from spinimpute.predictors.haplotype_attention.engine import PanelRates, TileTask
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     FEATURES,
     LOG_COUNT,
@@ -146,7 +146,7 @@ def test_imputing_computes_the_same_as_training(
         tile = replace(tile, blocks=tuple(replace(block, whole=False) for block in tile.blocks))
         of_tile = unite(*(predictor.find_matches(tile, query_TQ, on_left) for on_left in (True, False)))
         patterns = read_patterns(panel, tile)
-        p_UQ = predictor.impute_tile(panel, tile, patterns, query_TQ, None, of_tile, RATES)
+        p_UQ = predictor.impute_tile(TileTask(panel, tile, patterns, query_TQ, None, of_tile, RATES))
         queries = TypedAlleles.from_alleles(query_TQ[: len(tile.cM_S)])
         place_B, n_gaps_B = blocks = tile.block_places
         candidates = find_candidates(tile.panel, tile.panel_backwards, queries, *blocks, predictor.candidates)

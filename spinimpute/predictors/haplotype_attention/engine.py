@@ -46,22 +46,25 @@ class PanelRates(NamedTuple):
     rare_odds_C: np.ndarray  # factors for the odds of rare alleles, see `rare_allele_odds`
 
 
+class TileTask(NamedTuple):
+    """Some queries to impute in a tile."""
+
+    panel: Panel
+    tile: PanelTile
+    patterns: TilePatterns
+    typed_TQ: np.ndarray  # int8, -1 where missing
+    siblings: TypedAlleles | None  # alleles of the queries' sibling haplotypes; None if they are unknown
+    candidates: Candidates
+    rates: PanelRates
+
+
 class TilePredictor(Protocol):
     """What the engine runs: `HaplotypePredictor` or `PosteriorTiles`."""
 
     def find_matches(self, tile: PanelTile, typed_TQ: np.ndarray, on_left: bool) -> Matches:
         """Return the longest matches of queries on one side of the tile's gaps."""
 
-    def impute_tile(
-        self,
-        panel: Panel,
-        tile: PanelTile,
-        patterns: TilePatterns,
-        typed_TQ: np.ndarray,
-        siblings: TypedAlleles | None,
-        candidates: Candidates,
-        rates: PanelRates,
-    ) -> np.ndarray:
+    def impute_tile(self, task: TileTask) -> np.ndarray:
         """Return P(ALT) at the tile's sites, float32 (U, Q)."""
 
 
@@ -229,7 +232,7 @@ class HaplotypeEngine(Engine):
             alleles_SQ = typed_TQ[tile.typed.slice][:, sibling_Q[queries]]
             alleles_SQ[:, sibling_Q[queries] == np.array(numbers)] = -1  # queries without a sibling
             siblings = TypedAlleles.from_alleles(alleles_SQ)
-        p_UQ = self.predictor.impute_tile(
+        task = TileTask(
             self.panel,
             tile,
             matched.patterns.result(),
@@ -238,6 +241,7 @@ class HaplotypeEngine(Engine):
             unite(matched.left.result().part(*batch_slice), matched.right.result().part(*batch_slice)),
             self._rates.result(),
         )
+        p_UQ = self.predictor.impute_tile(task)
         first = tile.sites.start
         start, stop = max(first, window.start), min(first + len(p_UQ), window.stop)
         results.put(start - window.start, queries, p_UQ[start - first : stop - first])

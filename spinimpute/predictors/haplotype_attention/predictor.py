@@ -21,9 +21,8 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.hmm.parameters import MAX_THRESHOLD_SHARE, MIN_POSTERIOR_SUM
-from spinimpute.hmm.pbwt import Candidates, CandidateSettings, Matches
+from spinimpute.hmm.pbwt import CandidateSettings, Matches
 from spinimpute.hmm.typed_alleles import MISSING, TypedAlleles
-from spinimpute.panels.panel import Panel
 from spinimpute.predictors.haplotype_attention import agreement, panel_members, posterior_alleles
 from spinimpute.predictors.haplotype_attention.agreement import (
     AGREED_PROBABILITY,
@@ -33,7 +32,7 @@ from spinimpute.predictors.haplotype_attention.agreement import (
 )
 from spinimpute.predictors.haplotype_attention.copying import MIN_TRUSTED_COPIES, copy_block
 from spinimpute.predictors.haplotype_attention.decoder_network import DecoderWeights, decode
-from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine, PanelRates
+from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine, TileTask
 from spinimpute.predictors.haplotype_attention.ibs_classes import (
     BlockCandidates,
     IBSClasses,
@@ -57,7 +56,6 @@ from spinimpute.predictors.haplotype_attention.tile import (
     MIN_POSTERIOR_SHARE,
     PanelTile,
     TileBlock,
-    TilePatterns,
     tile_matches,
     tile_posteriors,
 )
@@ -126,20 +124,9 @@ class HaplotypePredictor(Predictor):
         dense = (MAX_CLASS_FACTOR - class_factor) / (MAX_CLASS_FACTOR - 1)
         return round(self.classes * class_factor - large * dense * max(self.classes - LARGE_PANEL_CLASSES, 0))
 
-    def impute_tile(
-        self,
-        panel: Panel,
-        tile: PanelTile,
-        patterns: TilePatterns,
-        typed_TQ: np.ndarray,
-        siblings: TypedAlleles | None,
-        candidates: Candidates,
-        rates: PanelRates,
-    ) -> np.ndarray:
-        """Return P(ALT) at the tile's sites, float32 (U, Q).
-
-        `siblings` has the alleles of the queries' sibling haplotypes; None if the siblings are unknown.
-        """
+    def impute_tile(self, task: TileTask) -> np.ndarray:
+        """Return P(ALT) at the tile's sites, float32 (U, Q)."""
+        panel, tile, _, typed_TQ, siblings, candidates, rates = task
         alleles = TypedAlleles.from_alleles(typed_TQ[tile.typed.slice])
         members = None
         if siblings is not None:
@@ -153,25 +140,17 @@ class HaplotypePredictor(Predictor):
         for block, first_Q1 in zip(tile.blocks, candidates.first_BQ1, strict=True):
             if block.sites.n_sites:
                 block_candidates = BlockCandidates(candidates.haplotype_C, posterior_CP, first_Q1)
-                p_UQ = self._impute_block(
-                    panel, tile, block, patterns, queries, block_candidates, rates.rare_odds_C
-                )
+                p_UQ = self._impute_block(task, block, queries, block_candidates)
                 out_UQ[block.sites.start - start : block.sites.stop - start] = p_UQ
         # queries without typed alleles in the tile get the panel's frequencies
         out_UQ[:, ~alleles.known_XW.any(axis=1)] = panel.frequency[start:stop, None]
         return out_UQ
 
     def _impute_block(
-        self,
-        panel: Panel,
-        tile: PanelTile,
-        block: TileBlock,
-        patterns: TilePatterns,
-        queries: _TileQueries,
-        candidates: BlockCandidates,
-        rare_odds_C: np.ndarray,
+        self, task: TileTask, block: TileBlock, queries: _TileQueries, candidates: BlockCandidates
     ) -> np.ndarray:
         """Return P(ALT) at a block's sites, float32 (U, Q)."""
+        panel, tile, patterns, rare_odds_C = task.panel, task.tile, task.patterns, task.rates.rare_odds_C
         n_haplotypes, n_gaps, sites = panel.n_haplotypes, len(block.has_untyped_G), block.gaps
         weight = posterior_weight(n_haplotypes)
         agreed_QG = np.full((len(candidates.first_Q1) - 1, n_gaps), NO_AGREEMENT, np.int32)

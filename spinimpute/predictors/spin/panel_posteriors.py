@@ -16,16 +16,15 @@ from contextlib import closing
 import numpy as np
 
 from spinimpute.genotypes.intervals import DEFAULT_LENGTH_CM, Interval, cut_windows
-from spinimpute.hmm.pbwt import Candidates, Matches
+from spinimpute.hmm.pbwt import Matches
 from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.panels.panel import Panel
-from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine, PanelRates
+from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine, TileTask
 from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
 from spinimpute.predictors.haplotype_attention.posterior_alleles import posterior_alleles
 from spinimpute.predictors.haplotype_attention.tile import (
     CANDIDATES,
     PanelTile,
-    TilePatterns,
     tile_matches,
     tile_posteriors,
     windows_of_tiles,
@@ -42,25 +41,17 @@ class PosteriorTiles:
         """Return the longest matches of queries on one side of the tile's gaps, see `tile_matches`."""
         return tile_matches(tile, typed_TQ, CANDIDATES, on_left=on_left)
 
-    def impute_tile(
-        self,
-        panel: Panel,
-        tile: PanelTile,
-        patterns: TilePatterns,
-        typed_TQ: np.ndarray,
-        siblings: TypedAlleles | None,
-        candidates: Candidates,
-        rates: PanelRates,
-    ) -> np.ndarray:
+    def impute_tile(self, task: TileTask) -> np.ndarray:
         """Return P(ALT) at the tile's sites, float32 (U, Q); NaN in blocks where a query has no candidate."""
+        tile, typed_TQ = task.tile, task.typed_TQ
         alleles = TypedAlleles.from_alleles(typed_TQ[tile.typed.slice])
-        posterior_CP, candidates = tile_posteriors(tile, alleles, candidates, rates.jumps_per_cM)
+        posterior_CP, candidates = tile_posteriors(tile, alleles, task.candidates, task.rates.jumps_per_cM)
         start, stop = tile.sites
         out_UQ = np.empty((stop - start, typed_TQ.shape[1]), np.float32)
         for block, first_Q1 in zip(tile.blocks, candidates.first_BQ1, strict=True):
             if block.sites.n_sites:
                 block_candidates = BlockCandidates(candidates.haplotype_C, posterior_CP, first_Q1)
-                p_UQ = posterior_alleles(block_candidates, patterns.gaps, block.gaps)
+                p_UQ = posterior_alleles(block_candidates, task.patterns.gaps, block.gaps)
                 flip_U = block.gaps.flip_U
                 p_UQ[flip_U] = 1 - p_UQ[flip_U]
                 p_UQ[:, np.diff(first_Q1) == 0] = np.nan
