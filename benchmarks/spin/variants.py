@@ -12,12 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.nn.carrying import CarriedPoints, CarryingEncoder, LabelledChunks, pooled_labels
+from spinimpute.nn.carrying import CarriedPoints, CarryingEncoder, pooled_labels
 from spinimpute.predictors.spin.decoder import HeadAttention, LabelDecoder, SiteInformation
 from spinimpute.predictors.spin.learner import SPINLearner
-from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.network import BlockContext, GenotypeSPIN
 from spinimpute.predictors.spin.settings import SPINSettings
-from spinimpute.predictors.spin.similarity import Columns, HaplotypeSimilarity
 from spinimpute.training.episodes import EpisodeSettings
 
 OF_A_SITE, OF_A_BLOCK = 4, 32  # numbers that labels are embedded in
@@ -119,38 +118,18 @@ class ConstantStarts(GenotypeSPIN):
         super().__init__(settings)
         self.start = nn.Parameter(torch.randn(settings.inducing_points, settings.shape.n_typed))
 
-    def encode(
-        self,
-        columns: Columns,
-        chunks: LabelledChunks,
-        start_BHX: Tensor,
-        present_BH: Tensor,
-        frequency_BC: Tensor,
-        similarity_class: type[HaplotypeSimilarity] = HaplotypeSimilarity,
-    ) -> CarriedPoints:
-        b, h, _ = start_BHX.shape
-        start_HS = torch.sigmoid(self.start[:h])
-        constant_BHX = torch.cat(
-            [start_HS.expand(b, -1, -1), frequency_BC.unsqueeze(1).expand(-1, h, -1)], dim=-1
-        )
-        return super().encode(columns, chunks, constant_BHX, present_BH, frequency_BC, similarity_class)
+    def encode(self, context: BlockContext) -> CarriedPoints:
+        b, h, _ = context.start_BHX.shape
+        start_BHS = torch.sigmoid(self.start[:h]).expand(b, -1, -1)
+        frequency_BHC = context.frequency_BC.unsqueeze(1).expand(-1, h, -1)
+        return super().encode(context._replace(start_BHX=torch.cat([start_BHS, frequency_BHC], dim=-1)))
 
 
 class TokensAlone(GenotypeSPIN):
     """Inducing points compete for haplotypes by their tokens alone, without the alleles at untyped sites."""
 
-    def encode(
-        self,
-        columns: Columns,
-        chunks: LabelledChunks,
-        start_BHX: Tensor,
-        present_BH: Tensor,
-        frequency_BC: Tensor,
-        similarity_class: type[HaplotypeSimilarity] = HaplotypeSimilarity,
-    ) -> CarriedPoints:
-        return super().encode(
-            columns, chunks, start_BHX, present_BH, torch.zeros_like(frequency_BC), similarity_class
-        )
+    def encode(self, context: BlockContext) -> CarriedPoints:
+        return super().encode(context._replace(frequency_BC=torch.zeros_like(context.frequency_BC)))
 
 
 class NoCompetition(GenotypeSPIN):

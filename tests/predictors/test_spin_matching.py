@@ -11,7 +11,7 @@ from torch import Tensor
 
 from spinimpute.predictors.spin.kmers import kmer_distribution, kmer_numbers, kmer_sums, split_columns
 from spinimpute.predictors.spin.matching import AttentionKeys, match
-from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.network import BlockContext, GenotypeSPIN
 from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.predictors.spin.similarity import Confusion, HaplotypeSimilarity, untyped_weights
 
@@ -116,8 +116,9 @@ def random_case(
     columns = model.columns(cM_BS, torch.rand(1, n_places), valid_BS, 100)
     typed_BNS = (torch.rand(1, 40, n_places) < 0.5).float() * valid_BS
     # no untyped sites: C = 0
+    chunks = [(typed_BNS, typed_BNS[..., :2])]
     points = model.encode(
-        columns, [(typed_BNS, typed_BNS[..., :2])], typed_BNS[:, :6], torch.ones(1, 6), torch.zeros(1, 0)
+        BlockContext(columns, chunks, typed_BNS[:, :6], torch.ones(1, 6), torch.zeros(1, 0))
     )
     known_BQS = (torch.rand(1, 5, n_places) < torch.tensor([1, 0.9, 0.5, 0.1, 0.0])[:, None]).float()
     return model, typed_BNS[:, :5], known_BQS, model.keys(points, columns)
@@ -158,9 +159,8 @@ def test_a_run_ends_where_alleles_differ() -> None:
         query_BQS = torch.zeros(1, 1, n_places)
         both_BHS = torch.zeros(1, 2, n_places)
         both_BHS[0, 1, 3] = 1
-        points = model.encode(
-            columns, [(both_BHS, both_BHS[..., :1])], both_BHS, torch.ones(1, 2), torch.zeros(1, 0)
-        )
+        chunks = [(both_BHS, both_BHS[..., :1])]
+        points = model.encode(BlockContext(columns, chunks, both_BHS, torch.ones(1, 2), torch.zeros(1, 0)))
         both_BHF = kmer_distribution(both_BHS, 1).flatten(2)
         keys = model.keys(points._replace(feature_BHF=both_BHF), columns)
         found = match(query_BQS, torch.ones_like(query_BQS), keys, 1, torch.tensor(1.0), 2)

@@ -16,7 +16,7 @@ from torch import Tensor
 from spinimpute.genotypes.blocks import HaplotypeSource
 from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.kmers import kmer_numbers
-from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.network import BlockContext, GenotypeSPIN
 from spinimpute.predictors.spin.settings import SPINSettings
 from spinimpute.predictors.spin.similarity import DenseSimilarity, HaplotypeSimilarity, haplotype_features
 from spinimpute.training.episodes import Episode, EpisodeSettings, draw_episode, draw_interval
@@ -64,7 +64,7 @@ class SPINLearner:
             x_BNF = haplotype_features(kmer_numbers(typed_BNS, k), compared_BNC, 2**k, torch.float32)
         else:
             x_BNF = torch.cat([typed_BNS, compared_BNC], -1)
-        points = self.model.encode(
+        context = BlockContext(
             columns,
             [(x_BNF, untyped_BNU)],
             self._float(episode.start_BHX),
@@ -72,6 +72,7 @@ class SPINLearner:
             compared_BNC.mean(1),
             similarity,
         )
+        points = self.model.encode(context)
         logit_BGQH = self.model.attend(
             self._float(episode.query_BQS), self._float(episode.known_BQS), self.model.keys(points, columns)
         )

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -53,6 +54,35 @@ from spinimpute.predictors.spin.similarity import (
 
 MIN_SCALE, MAX_SCALE = 0.004, 2.5  # cM, smallest and largest initial scale of the heads
 ENCODER_DECAY = 0.12  # decrease of the log weight in the encoder per column away from the middle
+
+
+class BlockContext(NamedTuple):
+    """The panel haplotypes of a block, from which its inducing points are computed.
+
+    Attributes
+    ----------
+    columns : Columns
+        The block's columns.
+    chunks : LabelledChunks
+        Chunks (x_BNX, untyped_BNU) of haplotypes: their alleles at the typed places and at the untyped sites
+        by which they are compared, and their alleles at the sites to impute. With `DenseSimilarity`, features
+        x_BNF take the place of x_BNX.
+    start_BHX : Tensor
+        Mean alleles of initial groups of haplotypes, one group for each point.
+    present_BH : Tensor
+        0 for padding, otherwise 1.
+    frequency_BC : Tensor
+        The panel's frequency of ALT at the compared untyped sites.
+    similarity_class : type
+        How haplotypes are compared with points.
+    """
+
+    columns: Columns
+    chunks: LabelledChunks
+    start_BHX: Tensor
+    present_BH: Tensor
+    frequency_BC: Tensor
+    similarity_class: type[HaplotypeSimilarity] = HaplotypeSimilarity
 
 
 class GenotypeSPIN(nn.Module):
@@ -95,38 +125,14 @@ class GenotypeSPIN(nn.Module):
         log_maf_BD = mean_of_sites(torch.minimum(f_BS, 1 - f_BS).log())
         return Columns(mean_of_sites(cM_BS), log_maf_BD, valid_BD, valid_BS, n_haplotypes)
 
-    def encode(
-        self,
-        columns: Columns,
-        chunks: LabelledChunks,
-        start_BHX: Tensor,
-        present_BH: Tensor,
-        frequency_BC: Tensor,
-        similarity_class: type[HaplotypeSimilarity] = HaplotypeSimilarity,
-    ) -> CarriedPoints:
-        """Return the inducing points of a block, with their mean alleles at the sites to impute.
+    def encode(self, context: BlockContext) -> CarriedPoints:
+        """Return the inducing points of a block, with their mean alleles at the sites to impute."""
+        return self._tokens(self.encoder(context.chunks, *self._start(context)), context.columns)
 
-        The haplotypes come in chunks (x_BNX, untyped_BNU). x_BNX are their alleles at the typed places and at
-        the untyped sites by which they are compared; untyped_BNU are their alleles at the sites to impute.
-        start_BHX are the mean alleles of initial groups of haplotypes, one group for each point. present_BH
-        is 0 for padding. frequency_BC is the panel's frequency of ALT at the compared untyped sites. With
-        `DenseSimilarity`, the chunks hold features x_BNF in place of the alleles x_BNX.
-        """
-        start, similarity = self._start(columns, start_BHX, present_BH, frequency_BC, similarity_class)
-        return self._tokens(self.encoder(chunks, start, similarity), columns)
-
-    def assign(
-        self,
-        columns: Columns,
-        chunks: LabelledChunks,
-        start_BHX: Tensor,
-        present_BH: Tensor,
-        frequency_BC: Tensor,
-    ) -> tuple[CarriedPoints, Iterator[Tensor]]:
+    def assign(self, context: BlockContext) -> tuple[CarriedPoints, Iterator[Tensor]]:
         """Return the points of `encode`, and the assignment of each chunk's haplotypes to them, (B, H, n)."""
-        start, similarity = self._start(columns, start_BHX, present_BH, frequency_BC, HaplotypeSimilarity)
-        points, assigned = self.encoder.assign(chunks, start, similarity)
-        return self._tokens(points, columns), assigned
+        points, assigned = self.encoder.assign(context.chunks, *self._start(context))
+        return self._tokens(points, context.columns), assigned
 
     def keys(self, points: CarriedPoints, columns: Columns) -> AttentionKeys:
         """Return the part of the attention that depends on the points of `encode`, not on the queries."""
@@ -183,15 +189,9 @@ class GenotypeSPIN(nn.Module):
         """Return the logits (B, Q, U) of P(ALT), see `LabelDecoder.forward`."""
         return self.decoder(logit_BGQH, points, sites)
 
-    def _start(
-        self,
-        columns: Columns,
-        start_BHX: Tensor,
-        present_BH: Tensor,
-        frequency_BC: Tensor,
-        similarity_class: type[HaplotypeSimilarity],
-    ) -> tuple[CarriedPoints, HaplotypeSimilarity]:
+    def _start(self, context: BlockContext) -> tuple[CarriedPoints, HaplotypeSimilarity]:
         """Return the initial points and the similarity for the encoder."""
+        columns, _, start_BHX, present_BH, frequency_BC, similarity_class = context
         weight_BD = self._weights(columns, present_BH)[0] * self.log_sharpness.exp()
         similarity = similarity_class(
             self.confusion, weight_BD, self.settings.k, untyped_weights(frequency_BC)

@@ -19,7 +19,7 @@ from spinimpute.genotypes.blocks import BlockShape, argsort_rows, group_means, i
 from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock, Members, PanelBlock
 from spinimpute.predictors.spin.decoder import SiteInformation
-from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.network import BlockContext, GenotypeSPIN
 from spinimpute.predictors.spin.similarity import Columns
 
 BATCH_ENTRIES = 2**22  # haplotypes x (X + inducing points) of a batch in encoding: bounds the memory
@@ -76,17 +76,18 @@ class TorchBlocks:
         x_NX = np.concatenate([block.typed_NS, block.compared_NC], axis=1)
         order_N = argsort_rows(x_NX)  # makes the rounding of sums independent of the panel's sample order
         start_BHX = self._float(group_means(x_NX, group_N))[None]
-        columns, present_BH = self._columns(block), torch.ones_like(start_BHX[..., 0])
-        frequency_BC = self._float(block.compared_frequency_C)[None]
+        present_BH = torch.ones_like(start_BHX[..., 0])
+        columns, frequency_BC = self._columns(block), self._float(block.compared_frequency_C)[None]
         encoded, members = [], None
         for first in range(0, len(block.alleles_UN), LABELS_PER_BATCH):
             label_UN = block.alleles_UN[first : first + LABELS_PER_BATCH]
             batches = _HaplotypeBatches(x_NX, label_UN, order_N, start_BHX.shape[1], self._float)
+            context = BlockContext(columns, batches, start_BHX, present_BH, frequency_BC)
             if with_members and members is None:
-                some, assigned = self.model.assign(columns, batches, start_BHX, present_BH, frequency_BC)
+                some, assigned = self.model.assign(context)
                 members = _members(assigned, order_N)
             else:
-                some = self.model.encode(columns, batches, start_BHX, present_BH, frequency_BC)
+                some = self.model.encode(context)
             encoded.append(some)
         points = encoded[0]._replace(label_BHU=torch.cat([some.label_BHU for some in encoded], -1))
         fields_of_points = {name: value[0].cpu().numpy() for name, value in points._asdict().items()}

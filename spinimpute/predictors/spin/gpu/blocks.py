@@ -29,7 +29,7 @@ from spinimpute.predictors.spin.decoder import HeadAttention, SiteInformation
 from spinimpute.predictors.spin.gpu.rounding import round_on_device
 from spinimpute.predictors.spin.kmers import kmer_numbers
 from spinimpute.predictors.spin.matching import AttentionKeys
-from spinimpute.predictors.spin.network import GenotypeSPIN
+from spinimpute.predictors.spin.network import BlockContext, GenotypeSPIN
 from spinimpute.predictors.spin.similarity import Columns, DenseSimilarity, haplotype_features
 
 WORD_BITS = 60  # bits of a haplotype that are sorted at a time
@@ -176,8 +176,9 @@ class DeviceBlocks:
         chunks = _Chunks(
             kmer_numbers(typed_BSN.mT, k), compared_BCN.mT, label_BUN.mT, k, haplotypes_per_chunk
         )
+        frequency_BC = self.upload(batch.compared_frequency_BC)
         points = self.model.encode(
-            columns, chunks, start_BHX, present_BH, self.upload(batch.compared_frequency_BC), DenseSimilarity
+            BlockContext(columns, chunks, start_BHX, present_BH, frequency_BC, DenseSimilarity)
         )
         token_BHDV, label_BHU, mass_BH = round_on_device(
             points.feature_BHF.unflatten(-1, (-1, 2**k)), points.label_BHU, points.mass_BH
