@@ -11,25 +11,20 @@ from torch.distributions import Bernoulli, Categorical
 from torch.nn import functional
 
 from spinimpute.nn.attention import MAB, MABOptions
-from spinimpute.nn.row_models import NPT, SetTransformer
+from spinimpute.nn.presets import published_network
 from spinimpute.nn.spin import CIPNP, SPIN, SPINConfig, SPINEncoder
 
 VOCABULARY, COLUMNS = 4, 6
 LABELS = torch.arange(COLUMNS) >= 4
 SMALL = SPINConfig(VOCABULARY, COLUMNS, width=8, inducing_points=3, latent_attributes=2, heads=2)
-RESIDUAL = MABOptions(learned_residual=True)
 
 
 def build(name: str) -> nn.Module:
     torch.manual_seed(5)
     if name == "cipnp":
         return CIPNP(SMALL, pooled=True)
-    if name == "npt":
-        return NPT(VOCABULARY, COLUMNS, 8, options=RESIDUAL)
-    if name == "set transformer":
-        return SetTransformer(
-            VOCABULARY, COLUMNS, 8, inducing_points=3, latent_attributes=2, options=RESIDUAL
-        )
+    if name in ("NPT", "SetTransformer"):
+        return published_network(name, VOCABULARY, COLUMNS, width=8, inducing_points=3, latent_attributes=2)
     return SPIN(dataclasses.replace(SMALL, predictor=name))
 
 
@@ -39,7 +34,7 @@ def tables(rows: int, tasks: int = 2) -> tuple[Tensor, Tensor]:
 
 
 SPINS = ["tokenwise", "flat", "row", "cipnp"]
-ALL = [*SPINS, "npt", "set transformer"]
+ALL = [*SPINS, "NPT", "SetTransformer"]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -150,7 +145,7 @@ def test_columns_described_by_side_information_can_be_new_and_in_any_order() -> 
 
 
 def test_rows_of_npt_read_each_other() -> None:
-    model = build("npt")
+    model = build("NPT")
     tokens, mask = tables(6)
     logits = model.rows(tokens, mask)
     order = torch.randperm(6)
@@ -234,18 +229,18 @@ def millions(model: nn.Module) -> float:
 
 def test_embedding_width_16() -> None:
     with torch.device("meta"):
-        paper = SPINConfig(32, 50, predictor="flat", learned_residual=True)
-        assert millions(SPIN(paper)) == pytest.approx(8.05, abs=0.005)
-        assert millions(NPT(32, 50)) == pytest.approx(16.7, abs=0.05)
-        assert millions(SetTransformer(32, 50)) == pytest.approx(33.4, abs=0.05)
+        assert millions(published_network("SPIN", 32, 50)) == pytest.approx(8.05, abs=0.005)
+        assert millions(published_network("NPT", 32, 50)) == pytest.approx(16.7, abs=0.05)
+        assert millions(published_network("SetTransformer", 32, 50)) == pytest.approx(33.4, abs=0.05)
         flat = MAB(50 * 16, 10 * 16, MABOptions(learned_residual=True))
         assert millions(flat) == pytest.approx(7.31, abs=0.005)
 
 
 def test_npt_64_at_400_snps() -> None:
-    options = MABOptions(heads=4, learned_residual=True)
     with torch.device("meta"):
-        assert millions(NPT(32, 80 + 30, 64, options=options)) == pytest.approx(1289, abs=0.6)
+        assert millions(published_network("NPT", 32, 80 + 30, width=64, heads=4)) == pytest.approx(
+            1289, abs=0.6
+        )
 
 
 def test_the_tokenwise_predictor_does_not_grow_with_the_square_of_the_columns() -> None:

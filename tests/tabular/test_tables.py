@@ -329,6 +329,18 @@ def test_set_context_needs_no_training(kind: Any) -> None:
         kind().set_context(table, label)
 
 
+def test_the_published_spin_keeps_inducing_points_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    table, label = people(150)
+    model = PublishedSPINClassifier(**SMALL | {"steps": 10, "inducing_points": 5}).fit(table, label)
+    expected = model.predict_proba(table)
+    assert model.inducing_points_.shape == (1, 5, model.latent_attributes, model.width)
+    monkeypatch.setattr("spinimpute.tabular.context_networks.CHUNK", 7)
+    np.testing.assert_allclose(model.set_context(table, label).predict_proba(table), expected, atol=1e-5)
+    model.forget_training_data()
+    np.testing.assert_allclose(model.predict_proba(table), expected, atol=1e-5)
+    assert not {"context_", "context_label_", "_encoded_rows_", "_encoded_label_"} & vars(model).keys()
+
+
 def test_a_validation_loss_that_is_not_finite_stops_training() -> None:
     x = np.random.default_rng(0).normal(size=(100, 2))
     model = MLPRegressor(steps=4, evaluate_every=2, random_state=0)
