@@ -58,7 +58,7 @@ def test_classes(run_comparison: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--models", "mlp,cnn"], "--models mlp,cnn: there is no model 'cnn'. Choose from spin, npt, "),
+        (["--models", "mlp,cnn"], "there is no model 'cnn'. Choose from spin, published-spin, npt, "),
         (["--models", ""], "there is no model ''"),
         (
             ["--folds", "31"],
