@@ -54,6 +54,8 @@ def test_imputes_the_same_genotypes(folder: Path, run, tmp_path: Path) -> None:
         "phase --vcf target.vcf.gz --panel panel.spin --out phased.bcf",
         "convert --vcf target.vcf.gz --panel panel.spin --out typed.bgen",
         "impute --vcf target.vcf.gz --panel panel.spin --out imputed.bgen",
+        "impute --vcf target.vcf.gz --panel panel.spin --out of_spin.vcf --predictor spin",
+        "panel build --vcf panel.spin --out panel.spip --inducing 64 --array target.vcf.gz",
         "version",
         *(f"{command} -h" for command in ("impute", "evaluate", "train", "np", "tabular")),
     ],
@@ -87,13 +89,7 @@ def test_evaluates_without_a_chart(folder: Path) -> None:
             "--report report.html",
             "charts",
         ),
-        ("impute --vcf target.vcf.gz --panel panel.spin --out o.vcf --predictor spin", "torch"),
         ("impute --vcf target.vcf.gz --panel panel.spin --out o.vcf --device cuda", "torch"),
-        (
-            "panel build --vcf panel.vcf.gz --map genetic.map --out o.spip --inducing 64 "
-            "--array target.vcf.gz",
-            "torch",
-        ),
         ("np evaluate model.safetensors", "torch"),
         ("train --config configuration.toml --out o.safetensors", "torch"),
         ("impute --vcf target.vcf.gz --panel panel.spin --out o.pgen", "plink"),

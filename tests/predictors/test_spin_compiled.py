@@ -1,18 +1,23 @@
 """The compiled backend of SPIN against the network in torch, with random weights of random sizes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import spinimpute
 from spinimpute.genotypes.blocks import PaddedSites
 from spinimpute.nn.model_weights import arrays_of
-from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
+from spinimpute.panels.panel_blocks import BlockReader, BlockSites, EncodedBlock, PanelBlock
 from spinimpute.predictors.spin.compiled.decoder import Labels
+from spinimpute.predictors.spin.compiled.encoder import CompiledEncoder
 from spinimpute.predictors.spin.compiled.reader import CompiledReader
 from spinimpute.predictors.spin.network import GenotypeSPIN
-from spinimpute.predictors.spin.settings import SPINSettings, check_weights
+from spinimpute.predictors.spin.predictor import SPINPredictor
+from spinimpute.predictors.spin.settings import MIN_MEMBER, SPINSettings, check_weights
 from spinimpute.predictors.spin.torch_blocks import TorchBlocks
 
 SIZES = st.builds(
@@ -120,3 +125,69 @@ def test_weights_are_checked_against_the_shapes_of_the_network(sizes: SPINSettin
             check_weights({key: value for key, value in weights.items() if key != name}, sizes)
         with pytest.raises(ValueError, match=name):
             check_weights({**weights, name: np.full_like(weight, np.nan)}, sizes)
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    sizes=SIZES,
+    rounds=st.integers(1, 4),
+    haplotypes=st.integers(1, 60),
+    points=st.integers(1, 70),
+    compared=st.integers(0, 9),
+    seed=st.integers(0, 1_000_000),
+)
+def test_points_are_those_of_the_network(
+    sizes: SPINSettings, rounds: int, haplotypes: int, points: int, compared: int, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    sizes = replace(sizes, rounds=rounds)
+    block = random_block(sizes, 1, 20, rng)
+    founders_HX = rng.integers(0, 2, (8, sizes.shape.n_typed + compared), dtype=np.uint8)
+    x_NX = founders_HX[rng.integers(0, 8, haplotypes)] ^ (rng.random((haplotypes, 1)) < 0.1)
+    typed_NS, compared_NC = np.hsplit(x_NX.astype(np.uint8), [sizes.shape.n_typed])
+    alleles_UN = (rng.random((20, haplotypes)) < 0.2).astype(np.uint8)
+    panel = PanelBlock(
+        block.places,
+        block.frequency_S,
+        typed_NS * (block.places.valid_S > 0),
+        block.sites,
+        alleles_UN,
+        compared_NC,
+        compared_NC.mean(0).astype(np.float32),
+    )
+    network = random_network(sizes, seed).eval()
+    network.log_sharpness.data.fill_(0)
+    blocks = TorchBlocks(network, torch.device("cpu"), points, sizes.shape)
+    encoder = CompiledEncoder(arrays_of(network.state_dict()), sizes, points, sizes.shape)
+    expected, found = (some.encode(panel, with_members=True) for some in (blocks, encoder))
+    mass_H = expected.points["mass_BH"]
+    np.testing.assert_allclose(found.points["mass_BH"], mass_H, rtol=1e-3, atol=1e-3)
+    for name in ("feature_BHF", "label_BHU"):
+        # the means of a point with hardly any haplotypes depend on the last digits of scores
+        some_H = mass_H > 1e-3
+        np.testing.assert_allclose(
+            found.points[name][some_H], expected.points[name][some_H], rtol=0, atol=5e-3, err_msg=name
+        )
+    share_NH = np.zeros((2, haplotypes, len(mass_H)))
+    for share, encoded in zip(share_NH, (expected, found), strict=True):
+        assert encoded.members is not None
+        share[encoded.members.haplotype_L, encoded.members.point_L] = encoded.members.share_L
+        assert (np.diff(encoded.members.haplotype_L) >= 0).all()
+    np.testing.assert_allclose(share_NH[1], share_NH[0], rtol=0, atol=1.2 * MIN_MEMBER)
+
+
+def test_points_do_not_depend_on_the_order_of_haplotypes(
+    random_predictor: SPINPredictor, example_panel: spinimpute.Panel, rng: np.random.Generator
+) -> None:
+    typed = np.arange(20, 400, 5)
+    block = BlockReader(example_panel, typed, random_predictor.shape, 0, len(typed), 0, 400).read(3)
+    order_N = rng.permutation(block.n_haplotypes)
+    other = replace(
+        block,
+        typed_NS=block.typed_NS[order_N],
+        alleles_UN=block.alleles_UN[:, order_N],
+        compared_NC=block.compared_NC[order_N],
+    )
+    expected, found = (random_predictor.encode(some).points for some in (block, other))
+    for name, value in expected.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -38,22 +38,12 @@ QUERIES_PER_TASK = 32  # queries whose posteriors one thread computes together
 
 
 class BlockEngine(PanelEngine):
-    """Engine that computes inducing points from a panel's haplotypes, and imputes from both, on a CPU.
-
-    Inducing points are computed with torch. Each thread of the pool uses a single torch thread.
-    """
+    """Engine that computes inducing points from a panel's haplotypes, and imputes from both."""
 
     def __init__(self, predictor: BlockPredictor, job: ImputationJob) -> None:
         assert job.panel.haplotypes is not None, "`InducingEngine` imputes from other panels"
-        import torch  # slow to load
-
         super().__init__(job)
         self.panel, self.predictor = job.panel.haplotypes, predictor
-        self._set_torch_threads, self._torch_threads = torch.set_num_threads, torch.get_num_threads()
-
-    def __exit__(self, *error: Any) -> None:
-        super().__exit__(*error)
-        self._set_torch_threads(self._torch_threads)  # later threads inherit this setting
 
     def predict_spin(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Yield P(ALT) of SPIN alone, block by block."""
@@ -90,12 +80,7 @@ class BlockEngine(PanelEngine):
         reader = BlockReader(
             self.panel, self.typed_index, self.predictor.shape, 0, n_typed, window.start, window.stop
         )
-
-        def work_on(number: int) -> Result:
-            self._set_torch_threads(1)
-            return work(reader.read(number))
-
-        return list(self.pool.map(work_on, reader.blocks))
+        return list(self.pool.map(lambda number: work(reader.read(number)), reader.blocks))
 
 
 def not_finite() -> InputError:

@@ -37,6 +37,7 @@ from spinimpute.predictors.spin.matching import AttentionKeys, Match, Matcher, m
 from spinimpute.predictors.spin.settings import (
     COLUMN_FEATURES,
     DISTANCE_OFFSET,
+    ENCODER_DECAY,
     FREQUENCY_OFFSET,
     MIN_FREQUENCY,
     MIN_LOG_MASS,
@@ -53,7 +54,6 @@ from spinimpute.predictors.spin.similarity import (
 )
 
 MIN_SCALE, MAX_SCALE = 0.004, 2.5  # cM, smallest and largest initial scale of the heads
-ENCODER_DECAY = 0.12  # decrease of the log weight in the encoder per column away from the middle
 
 
 class BlockContext(NamedTuple):

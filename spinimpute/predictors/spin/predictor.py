@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -27,6 +26,7 @@ from spinimpute.predictors.interface import (
     convert_weight_errors,
 )
 from spinimpute.predictors.registry import SPIN_KIND
+from spinimpute.predictors.spin.compiled.encoder import CompiledEncoder
 from spinimpute.predictors.spin.compiled.reader import CompiledReader
 from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine
 from spinimpute.predictors.spin.panel_posteriors import POSTERIOR_WEIGHT
@@ -34,7 +34,6 @@ from spinimpute.predictors.spin.point_posteriors import POINT_WEIGHT, needed_arr
 from spinimpute.predictors.spin.settings import SPINSettings, check_weights
 from spinimpute.predictors.typed_tiles import TileStarts
 from spinimpute.runtime.errors import InputError, argument
-from spinimpute.runtime.packages import check_package
 
 if TYPE_CHECKING:
     from spinimpute.predictors.spin.network import GenotypeSPIN
@@ -55,7 +54,7 @@ class SPINPredictor(Predictor):
     default that of training. Both apply to panels of haplotypes only: a `.spip` file contains its own values.
     Raises WeightsMismatch if the weights do not fit the settings.
 
-    Torch is loaded when it is needed: not to impute from a `.spip` file on a CPU.
+    Torch is loaded for GPUs alone.
     """
 
     kind = SPIN_KIND
@@ -73,12 +72,12 @@ class SPINPredictor(Predictor):
             check_weights(weights, settings)
         self.weights, self.settings, self.device_name = weights, settings, device
         self._reader = CompiledReader(weights, settings)
-        self._loading = Lock()
         # identifies what inducing points depend on
         self.points_fingerprint = f"{fingerprint} k={settings.k} rounds={settings.rounds} encoder={ENCODER}"
         self.fingerprint = f"{self.points_fingerprint} posteriors={POSTERIOR_WEIGHT:g},{POINT_WEIGHT:g}"
         self.inducing_points = inducing_points or DEFAULT_INDUCING_POINTS
         self.shape = shape or settings.shape
+        self._encoder = CompiledEncoder(weights, settings, self.inducing_points, self.shape)
 
     @cached_property
     def model(self) -> GenotypeSPIN:
@@ -114,10 +113,9 @@ class SPINPredictor(Predictor):
     def check_panel(self, panel: ReferencePanel, user_options: Mapping[str, Any]) -> None:
         """Raise InputError if a `.spip` file was made by another model, or the user sets `inducing_points`.
 
-        A panel of haplotypes needs torch.
+        Panels of haplotypes always pass.
         """
         if panel.haplotypes is not None:
-            check_package("torch", "inducing points of a panel of haplotypes")
             return
         inducing_panel = _as_inducing_panel(panel)
         if "inducing_points" in user_options:
@@ -150,9 +148,8 @@ class SPINPredictor(Predictor):
 
     def encode(self, block: PanelBlock, *, with_members: bool = False) -> EncodedBlock:
         """Return the inducing points of a block of the panel, see `BlockPredictor.encode`."""
-        with self._loading:  # threads may call this at the same time
-            blocks = self._blocks
-        return blocks.encode(block, with_members=with_members)
+        encoder = self._encoder if self.device_name == "cpu" else self._blocks
+        return encoder.encode(block, with_members=with_members)
 
     def predict(self, block: EncodedBlock, query_QS: np.ndarray, known_QS: np.ndarray) -> np.ndarray:
         """Return P(ALT) at the block's sites, float32 (U, Q). known_QS is 0 where a call is missing."""

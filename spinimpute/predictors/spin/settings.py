@@ -23,6 +23,11 @@ GATE_FEATURES = 5  # features of a site that the decoder's gate sees
 CORRECTION_FEATURES = 2  # further features of a site that only the decoder's correction sees
 GATE_QUERY_WIDTH, GATE_SITE_WIDTH = 32, 16
 
+ENCODER_DECAY = 0.12  # decrease of the log weight in the encoder per column away from the middle
+ALLELE_ERROR = 0.01  # error rate of an allele at an untyped site
+UNTYPED_WEIGHT, RARITY_EXPONENT = 1.0, 0.4  # see `similarity.untyped_weights`
+MIN_MEMBER = 0.01  # smaller assignments of a haplotype to a point are left out of `EncodedBlock.members`
+
 DISTANCE_OFFSET = 1e-4  # cM, added to distances before taking logs
 FREQUENCY_OFFSET = 1e-3  # added to the frequency of a K-mer before taking logs
 MIN_KMER_PROBABILITY = 1e-9  # added to the probability of a K-mer before taking logs

@@ -28,11 +28,14 @@ from torch import Tensor, nn
 
 from spinimpute.nn.carrying import multiply
 from spinimpute.predictors.spin.kmers import kmer_distribution, kmer_numbers, kmer_sums
-from spinimpute.predictors.spin.settings import MIN_KMER_PROBABILITY
+from spinimpute.predictors.spin.settings import (
+    ALLELE_ERROR,
+    MIN_KMER_PROBABILITY,
+    RARITY_EXPONENT,
+    UNTYPED_WEIGHT,
+)
 
 INITIAL_ERROR = 0.01  # error rate of a SNP in the initial confusion
-ALLELE_ERROR = 0.01  # error rate of an allele at an untyped site
-UNTYPED_WEIGHT, RARITY_EXPONENT = 1.0, 0.4  # see `untyped_weights`
 
 
 class Columns(NamedTuple):

@@ -20,13 +20,13 @@ from spinimpute.nn.carrying import CarriedPoints, LabelledChunk
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock, Members, PanelBlock
 from spinimpute.predictors.spin.decoder import SiteInformation
 from spinimpute.predictors.spin.network import BlockContext, GenotypeSPIN
+from spinimpute.predictors.spin.settings import MIN_MEMBER
 from spinimpute.predictors.spin.similarity import Columns
 
 BATCH_ENTRIES = 2**22  # haplotypes x (X + inducing points) of a batch in encoding: bounds the memory
 LABELS_PER_BATCH = 2_048  # sites of a batch in encoding; few blocks have more
 QUERIES_PER_BATCH = 512  # with fewer, starting the GPU's kernels would take longer than running them
 SITES_PER_BATCH = 256  # sites of a batch in prediction
-MIN_MEMBER = 0.01  # smaller assignments of a haplotype to a point are left out of `EncodedBlock.members`
 
 
 class _HaplotypeBatches:

@@ -107,7 +107,7 @@ def softmax(x_L):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _largest(x_GH, g, n):  # type: ignore[no-untyped-def]
+def largest_of_row(x_GH, g, n):  # type: ignore[no-untyped-def]
     """Return the largest of the first n numbers of row g, up to rounding; overwrite the other numbers."""
     row = x_GH.shape[1] // LANES
     for h in range(n, x_GH.shape[1]):
@@ -123,13 +123,13 @@ def _largest(x_GH, g, n):  # type: ignore[no-untyped-def]
 
 
 @kernel(fast=True)
-def _sum(x_GH, g):  # type: ignore[no-untyped-def]
+def sum_of_row(x_GH, g):  # type: ignore[no-untyped-def]
     """Return the sum of row g."""
     row = x_GH.shape[1] // LANES
-    total = all_lanes(np.float32(0))
+    lanes_sum = all_lanes(np.float32(0))
     for column in range(row):
-        total += load(x_GH, g * row + column)
-    return sum_lanes(total)
+        lanes_sum += load(x_GH, g * row + column)
+    return sum_lanes(lanes_sum)
 
 
 @kernel(fast=True)
@@ -147,7 +147,7 @@ def attend_query(pair, query, log_mass_H, n_points, size_feature, points_feature
     n_padded = logit_GH.shape[1]
     row = len(x_FH) - n_sums - 3
     for g in range(n_sums):
-        best = _largest(logit_GH, g, n_points)
+        best = largest_of_row(logit_GH, g, n_points)
         for h in range(n_points):
             x_FH[row + g, h] = max(logit_GH[g, h] - best, np.float32(MIN_SCORE)) * eighth
     row += n_sums
@@ -164,19 +164,19 @@ def attend_query(pair, query, log_mass_H, n_points, size_feature, points_feature
         prior = prior_G[g]
         for h in range(n_points):
             logit_GH[g, h] += prior * log_mass_H[h]
-        best = _largest(logit_GH, g, n_points)
+        best = largest_of_row(logit_GH, g, n_points)
         for h in range(n_points):
             logit_GH[g, h] = fast_exp(min(logit_GH[g, h] - best, np.float32(0)))
         for h in range(n_points, n_padded):
             logit_GH[g, h] = np.float32(0)
-        scale = np.float32(1) / _sum(logit_GH, g)
+        scale = np.float32(1) / sum_of_row(logit_GH, g)
         for h in range(n_padded):
             weight = logit_GH[g, h] * scale
             logit_GH[g, h] = weight
             pair_GH[0, h] = weight * fast_log(weight + np.float32(ENTROPY_OFFSET))
         for h in range(n_points):
             attention_HG[h, g] = logit_GH[g, h]
-        summary_C[g] = -_sum(pair_GH, 0) * third
+        summary_C[g] = -sum_of_row(pair_GH, 0) * third
         summary_C[n_heads + g] = scale  # the largest weight: exp(0) / total
     gate_L[:] = gate_first_O
     gate_G[:] = gate_second_G

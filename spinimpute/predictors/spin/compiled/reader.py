@@ -10,21 +10,27 @@ and a K-mer, G heads, U sites to impute, F features.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 
 import numpy as np
 
-from spinimpute.genotypes.kmers import cut_columns, token_numbers
+from spinimpute.genotypes.kmers import token_numbers
 from spinimpute.hmm.parameters import LANES
 from spinimpute.panels.panel_blocks import BlockSites, EncodedBlock
-from spinimpute.predictors.haplotype_attention.layers import dense, padded, transposed
 from spinimpute.predictors.spin.compiled.attention import (
     PairLayers,
     QueryWeights,
     attend_query,
     attention_memory,
-    gelu,
+)
+from spinimpute.predictors.spin.compiled.columns import (
+    ColumnNetwork,
+    add_kmer_probabilities,
+    confusion_of,
+    count_feature,
+    linear,
+    log_priors,
+    two_layers,
 )
 from spinimpute.predictors.spin.compiled.decoder import (
     CorrectionWeights,
@@ -35,18 +41,14 @@ from spinimpute.predictors.spin.compiled.decoder import (
 )
 from spinimpute.predictors.spin.compiled.matching import PointKeys, mark_kmers, match_memory, match_query
 from spinimpute.predictors.spin.settings import (
-    DISTANCE_OFFSET,
     FREQUENCY_OFFSET,
     GATE_FEATURES,
-    MIN_FREQUENCY,
     MIN_KMER_PROBABILITY,
     MIN_SITE_FREQUENCY,
     SPINSettings,
     size_feature,
 )
 from spinimpute.runtime.kernels import kernel
-
-MASS_OFFSET = 0.1  # see `nn.carrying`
 
 
 @kernel(fast=True)
@@ -66,27 +68,12 @@ def _impute(match, weights, block, kmer_QD, missing_QD, out_QU):  # type: ignore
         )  # fmt: skip
 
 
-@kernel(fast=True)
-def _kmer_probabilities(token_DVH, present_DV, confusion_VV, column_R, kmer_R, out_RH):  # type: ignore[no-untyped-def]
-    """Write the probability of each K-mer of R, given an inducing point."""
-    n_kmers, n_points = token_DVH.shape[1:]
-    for r in range(len(column_R)):
-        d, observed = column_R[r], kmer_R[r]
-        for true in range(n_kmers):
-            if present_DV[d, true]:
-                share = confusion_VV[true, observed]
-                for h in range(n_points):
-                    out_RH[r, h] += share * token_DVH[d, true, h]
-
-
 class CompiledReader:
     """The networks of SPIN that predict queries from inducing points. `weights` are checked."""
 
     def __init__(self, weights: Mapping[str, np.ndarray], settings: SPINSettings) -> None:
         self.settings, self._weights = settings, weights
-        log_VV = weights["confusion.log_confusion"]
-        odds_VV = np.exp(log_VV - log_VV.max(1, keepdims=True))
-        self._confusion_VV = odds_VV / odds_VV.sum(1, keepdims=True)
+        self._columns, self._confusion_VV = ColumnNetwork(weights, settings), confusion_of(weights)
         tolerance = np.logaddexp(np.float32(0), weights["tolerance"], dtype=np.float32)
         self._match = np.float32(tolerance), 4 * settings.tolerances, settings.heads
         self._layers = PairLayers.of(weights), QueryWeights.of(weights), CorrectionWeights.of(weights)
@@ -138,62 +125,19 @@ class CompiledReader:
         row_DV[column_R, kmer_R] = np.arange(len(column_R))
         likelihood_RH = np.full((len(column_R), -(-n_points // LANES) * LANES), 1, np.float32)
         likelihood_RH[:, :n_points] = MIN_KMER_PROBABILITY
-        _kmer_probabilities(
-            token_DVH, token_DVH.any(-1), self._confusion_VV, column_R, kmer_R, likelihood_RH[:, :n_points]
-        )
-        share_H = mass_H / mass_H.sum()
-        frequency_R = (token_DVH @ share_H)[column_R, kmer_R]
-        step_D, valid_D, weight_GD = self._columns(block, n_points)
+        add_kmer_probabilities(token_DVH, self._confusion_VV, column_R, kmer_R, likelihood_RH[:, :n_points])
+        frequency_R = np.einsum("rh,h->r", token_DVH[column_R, kmer_R], mass_H / mass_H.sum())
+        columns = self._columns.of(block, n_points)
         log_mass_H = np.zeros(likelihood_RH.shape[1], np.float32)
-        log_mass_H[:n_points] = np.log(mass_H + np.float32(MASS_OFFSET))
+        log_mass_H[:n_points] = log_priors(mass_H, 1)
         return PointKeys(
             np.log(likelihood_RH),
             -np.log(frequency_R + np.float32(FREQUENCY_OFFSET)),
             row_DV,
-            weight_GD,
-            step_D,
-            valid_D,
+            columns.head_GD,
+            columns.step_D,
+            columns.valid_D,
             log_mass_H,
-        )
-
-    def _columns(self, block: EncodedBlock, n_points: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the run steps (D,), the shares of valid places (D,) and the weights of the heads (G, D)."""
-        k, weights = self.settings.k, self._weights
-        valid_S = block.places.valid_S.astype(np.float32)
-        valid_D = cut_columns(valid_S, k).mean(-1)
-
-        def mean_of_sites(x_S: np.ndarray) -> np.ndarray:
-            mean_D: np.ndarray = cut_columns(x_S * valid_S, k).mean(-1) / valid_D.clip(min=1e-6)
-            return mean_D
-
-        frequency_S = block.frequency_S.clip(MIN_FREQUENCY, 1 - MIN_FREQUENCY)
-        cM_D = mean_of_sites(block.places.cM_S.astype(np.float32))
-        log_maf_D = mean_of_sites(np.log(np.minimum(frequency_S, 1 - frequency_S)))
-        far_D, middle = np.abs(cM_D), len(cM_D) // 2
-        offset_D = np.arange(len(cM_D)) - middle
-        features_FD = np.stack(
-            [
-                np.log(far_D + DISTANCE_OFFSET) / 3 + 1,
-                far_D.clip(max=2),
-                np.abs(offset_D) / 12,
-                np.sign(offset_D),
-                log_maf_D / 3 + 0.5,
-                valid_D,
-                np.full(len(cM_D), size_feature(block.n_haplotypes)),
-                np.full(len(cM_D), count_feature(n_points)),
-            ],
-            dtype=np.float32,
-        )
-        output_GD = self._two_layers("column", features_FD)[1:]
-        decay_GD = np.exp(-far_D * np.exp(-weights["log_scale"])[:, None])
-        lean_GD = 2 / (1 + np.exp(-weights["lean"][:, None] * np.sign(offset_D)))
-        weight_GD = np.logaddexp(0, output_GD + 0.5) * decay_GD * lean_GD * valid_D
-        between_D = np.abs(np.diff(cM_D))
-        step_D = np.concatenate([between_D[:middle], [0], between_D[middle:]]) + DISTANCE_OFFSET
-        return (
-            (step_D * (valid_D > 0)).astype(np.float32),
-            valid_D.astype(np.float32),
-            weight_GD.astype(np.float32),
         )
 
     def _sites(self, sites: BlockSites, wanted_U: np.ndarray, size: float) -> SiteGates:
@@ -212,31 +156,10 @@ class CompiledReader:
             ],
             dtype=np.float32,
         )
-        logit_GU = self._two_layers("decoder.gate_site", x_FU[:GATE_FEATURES])
+        logit_GU = two_layers(self._weights, "decoder.gate_site", x_FU[:GATE_FEATURES])
         odds_GU = np.exp(logit_GU - logit_GU.max(0))
         bias_W = self._weights["decoder.from_heads.bias"]
-        first_WU = _linear(self._weights["decoder.from_site.weight"], bias_W, x_FU)
+        first_WU = linear(self._weights["decoder.from_site.weight"], bias_W, x_FU)
         # rows of equal length, so that the order of summation does not depend on the number of sites
         total_U = np.ascontiguousarray(odds_GU.T).sum(1)
         return SiteGates.of(odds_GU / total_U, first_WU, frequency_U)
-
-    def _two_layers(self, name: str, x_FX: np.ndarray) -> np.ndarray:
-        """Return the outputs of a network of two layers with GELU between them."""
-        weights = self._weights
-        hidden_FX = _linear(weights[f"{name}.0.weight"], weights[f"{name}.0.bias"], x_FX)
-        gelu(hidden_FX.reshape(-1))
-        return _linear(weights[f"{name}.2.weight"], weights[f"{name}.2.bias"], hidden_FX)
-
-
-def _linear(weight_OI: np.ndarray, bias_O: np.ndarray, x_IX: np.ndarray) -> np.ndarray:
-    """Return weight @ x + bias, float32 (O, X). A column's result does not depend on the other columns."""
-    n = x_IX.shape[1]
-    x_IP = np.pad(x_IX, ((0, 0), (0, -n % LANES)))
-    out_OP = np.empty((len(padded(bias_O)), x_IP.shape[1]), np.float32)
-    dense(transposed(weight_OI), padded(bias_O), x_IP, n, out_OP)
-    return np.ascontiguousarray(out_OP[: len(bias_O), :n])
-
-
-def count_feature(n_points: int) -> float:
-    """Return the log number of inducing points, scaled to about -1 to 1."""
-    return math.log(n_points) / 4 - 1.3
