@@ -49,6 +49,7 @@ def main() -> None:
     sub.add_argument("fold", type=int)
     sub.add_argument("method", choices=METHODS)
     sub.add_argument("--data", type=Path, required=True)
+    sub.add_argument("--results", type=Path, default=RESULTS / "tables")
     sub.add_argument("--seconds", type=float, default=60)
     sub = commands.add_parser("report")
     sub.set_defaults(function=report)

@@ -5,13 +5,16 @@ with the estimator's defaults (batches of 64 rows below 2,000 rows, otherwise 25
 the lowest validation loss. The number of validation rows is limited, so that validation takes less than
 LOOKING of the budget. The budget includes measuring their speed, and they make at least 20 steps. All other
 methods try their defaults, then random settings, until the budget is spent, and keep the best in validation.
+`*_refitted` are trained once more, on training and validation rows, with the settings and the number of trees
+that a search found. RealMLP and TabM are those of pytabkit with its defaults,
+and with as many epochs as the budget allows.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any
 
@@ -32,6 +35,7 @@ TIMED_LOOKS = 5
 TIMED_ROWS = 8_000  # of the training part, more than any step or look reads
 MEASURED = 0.02  # of the budget: what steps must take, at least, for their speed to be known
 MOST_LOOKED_AT = 4_000  # rows
+TIMED_EPOCH_ROWS = 2_048  # of the training part, with which an epoch of pytabkit's networks is timed
 TREES = 3_000  # at most; early stopping ends most
 PATIENCE = 50  # trees
 MOST_CATEGORIES = 255  # that scikit-learn's trees take; rarer ones are one
@@ -62,7 +66,10 @@ EVEN = {"subsample", "colsample_bytree"}  # drawn evenly; all other settings eve
 
 @dataclass(frozen=True)
 class Problem:
-    """Training and validation rows, the budget in processor seconds, and a seed."""
+    """Training and validation rows, the budget in processor seconds, and a seed.
+
+    `found` holds the settings and the number of trees that a search has found; only `*_refitted` read it.
+    """
 
     train: pd.DataFrame
     train_target: np.ndarray
@@ -71,6 +78,13 @@ class Problem:
     regression: bool
     seconds: float
     seed: int
+    found: dict[str, Any] = field(default_factory=dict)
+
+    def with_validation_rows(self) -> Problem:
+        """Return the problem with its validation rows among the training rows."""
+        train = pd.concat([self.train, self.validation])
+        target = np.concatenate([self.train_target, self.validation_target])
+        return replace(self, train=train, train_target=target)
 
     def loss(self, predicted: np.ndarray) -> float:
         return loss(self.validation_target, predicted, self.regression)
@@ -153,7 +167,7 @@ def _speed(
     return step, look, max(0.0, whole - 2 * step - look)
 
 
-def searched(name: str, build: Callable[[Problem, dict[str, Any]], Fitted]) -> Callable[[Problem], Fitted]:
+def searched(name: str, build: Callable[..., Fitted]) -> Callable[[Problem], Fitted]:
     """Return the best of the settings that are tried until the budget is spent."""
 
     def fit(problem: Problem) -> Fitted:
@@ -176,6 +190,15 @@ def searched(name: str, build: Callable[[Problem, dict[str, Any]], Fitted]) -> C
     return fit
 
 
+def refitted(build: Callable[..., Fitted]) -> Callable[[Problem], Fitted]:
+    """Return the fit to training and validation rows with the settings and trees that a search has found."""
+
+    def fit(problem: Problem) -> Fitted:
+        return build(problem.with_validation_rows(), problem.found["settings"], problem.found["trees"])
+
+    return fit
+
+
 def _settings(ranges: dict[str, tuple[float, float]], seed: int) -> Iterator[dict[str, Any]]:
     """Settings to try; None, for the defaults, comes first."""
     yield {}
@@ -190,50 +213,55 @@ def _settings(ranges: dict[str, tuple[float, float]], seed: int) -> Iterator[dic
         yield drawn
 
 
-def xgboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
+def xgboost(problem: Problem, settings: dict[str, Any], trees: int | None = None) -> Fitted:
+    """Fit with early stopping; with `trees`, fit this number of trees without it."""
     from xgboost import XGBClassifier, XGBRegressor
 
     kind = XGBRegressor if problem.regression else XGBClassifier
     model = kind(
-        n_estimators=TREES, early_stopping_rounds=PATIENCE, enable_categorical=True, tree_method="hist",
-        n_jobs=1, random_state=problem.seed, **settings,
+        n_estimators=trees or TREES, early_stopping_rounds=None if trees else PATIENCE,
+        enable_categorical=True, tree_method="hist", n_jobs=1, random_state=problem.seed, **settings,
     )  # fmt: skip
     classes, code = _coded(problem)
-    validation = _evaluated(problem, classes)
-    model.fit(problem.train, code, eval_set=[validation], verbose=False)
-    told = {"trees": int(model.best_iteration) + 1}
+    stopping = {} if trees else {"eval_set": [_evaluated(problem, classes)]}
+    model.fit(problem.train, code, verbose=False, **stopping)
+    told = {"trees": trees or int(model.best_iteration) + 1}
     return Fitted(
         _named(model.predict, classes), settings, told, classes, getattr(model, "predict_proba", None)
     )
 
 
-def lightgbm(problem: Problem, settings: dict[str, Any]) -> Fitted:
+def lightgbm(problem: Problem, settings: dict[str, Any], trees: int | None = None) -> Fitted:
+    """Fit with early stopping; with `trees`, fit this number of trees without it."""
     from lightgbm import LGBMClassifier, LGBMRegressor, early_stopping
 
     kind = LGBMRegressor if problem.regression else LGBMClassifier
     model = kind(
-        n_estimators=TREES, n_jobs=1, random_state=problem.seed, verbose=-1, subsample_freq=1, **settings
-    )
-    classes, code = _coded(problem)
-    validation = _evaluated(problem, classes)
-    model.fit(
-        problem.train, code, eval_set=[validation],
-        callbacks=[early_stopping(PATIENCE, verbose=False)],
+        n_estimators=trees or TREES, n_jobs=1, random_state=problem.seed, verbose=-1, subsample_freq=1,
+        **settings,
     )  # fmt: skip
-    told = {"trees": int(model.best_iteration_ or 0)}
+    classes, code = _coded(problem)
+    stopping = {} if trees else {
+        "eval_set": [_evaluated(problem, classes)],
+        "callbacks": [early_stopping(PATIENCE, verbose=False)],
+    }  # fmt: skip
+    model.fit(problem.train, code, **stopping)
+    told = {"trees": trees or int(model.best_iteration_ or 0)}
     return Fitted(
         _named(model.predict, classes), settings, told, classes, getattr(model, "predict_proba", None)
     )
 
 
-def catboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
+def catboost(problem: Problem, settings: dict[str, Any], trees: int | None = None) -> Fitted:
+    """Fit with early stopping; with `trees`, fit this number of trees without it."""
     from catboost import CatBoostClassifier, CatBoostRegressor
 
     kind = CatBoostRegressor if problem.regression else CatBoostClassifier
     categories = list(problem.train.select_dtypes(exclude="number").columns)
     model = kind(
-        iterations=TREES, early_stopping_rounds=PATIENCE, cat_features=categories, thread_count=1,
-        random_seed=problem.seed, verbose=False, allow_writing_files=False, **settings,
+        iterations=trees or TREES, early_stopping_rounds=None if trees else PATIENCE,
+        cat_features=categories, thread_count=1, random_seed=problem.seed, verbose=False,
+        allow_writing_files=False, **settings,
     )  # fmt: skip
 
     def named(rows: pd.DataFrame) -> pd.DataFrame:
@@ -242,8 +270,11 @@ def catboost(problem: Problem, settings: dict[str, Any]) -> Fitted:
         return rows.assign(**{name: of.where(of.notna(), "missing").map(str) for name, of in known.items()})
 
     classes, code = _coded(problem)
-    validation, target = _evaluated(problem, classes)
-    model.fit(named(problem.train), code, eval_set=(named(validation), target))
+    stopping = {}
+    if not trees:
+        validation, target = _evaluated(problem, classes)
+        stopping["eval_set"] = (named(validation), target)
+    model.fit(named(problem.train), code, **stopping)
     predict = _named(lambda rows: np.ravel(model.predict(rows)), classes)
     told = {"trees": int(model.tree_count_)}
     return Fitted(
@@ -331,17 +362,73 @@ def _named(predict: Callable[[Any], np.ndarray], classes: np.ndarray | None) -> 
     return predict if classes is None else lambda rows: classes[np.asarray(predict(rows)).astype(int)]
 
 
+def pytabkit(kind: str, most_epochs: int) -> Callable[[Problem], Fitted]:
+    """Return an estimator of pytabkit with its defaults, but with no more epochs than the budget allows.
+
+    It keeps the weights of the epoch with the lowest validation loss. If the budget is too short for one
+    epoch, it is trained on as many training rows, drawn at random, as one epoch can read.
+    """
+
+    def fit(problem: Problem) -> Fitted:
+        started = time.process_time()
+        module = import_module("pytabkit")
+        estimator = getattr(module, f"{kind}_{'Regressor' if problem.regression else 'Classifier'}")
+        validation, code = problem.validation, problem.validation_target
+        if not problem.regression:
+            known = np.isin(code, problem.train_target)
+            validation, code = validation[known], code[known]
+        order = np.random.default_rng(problem.seed).permutation(len(problem.train))
+
+        def train(rows: int, epochs: int) -> Any:
+            """Train on this number of rows; in proportion, fewer rows than there are for validation."""
+            index = np.sort(order[:rows])
+            looked_at = np.linspace(0, len(code) - 1, max(1, len(code) * rows // len(order))).astype(int)
+            model = estimator(device="cpu", n_threads=1, random_state=problem.seed, n_epochs=epochs)
+            return model.fit(
+                problem.train.iloc[index], problem.train_target[index],
+                X_val=validation.iloc[looked_at], y_val=code[looked_at],
+            )  # fmt: skip
+
+        def seconds(epochs: int) -> float:
+            before = time.process_time()
+            train(timed, epochs)
+            return time.process_time() - before
+
+        timed = min(len(order), TIMED_EPOCH_ROWS)
+        seconds(1)  # what is loaded and compiled at first
+        few, further, taken = seconds(1), 1, 0.0
+        while taken < MEASURED * problem.seconds:
+            further *= 4
+            taken = seconds(1 + further) - few
+        epoch = taken / further * len(order) / timed
+        left = problem.seconds - few - (time.process_time() - started)
+        rows = len(order) if left > epoch else max(timed, int(len(order) * left / epoch))
+        epochs = int(np.clip(left / epoch, 1, most_epochs))
+        model = train(rows, epochs)
+        told = {"epochs": epochs, "rows_of_an_epoch": rows}
+        return Fitted(model.predict, {}, told, *_probabilities(model, problem))
+
+    return fit
+
+
 ATTENTION = ("SPIN", "NPT", "SetTransformer", "FTTransformer")
 # of the FT-Transformer paper
 ROW_BASELINES, TREE_BASELINES = ("SNN", "DCN2", "AutoInt"), ("NODE", "TabNet", "GrowNet")
+PYTABKIT = ("RealMLP", "TabM")
+REFITTED = "_refitted"  # end of the name of a method that is fitted again with its validation rows
 METHODS: dict[str, Callable[[Problem], Fitted]] = {
     **{kind: network(kind) for kind in (*ATTENTION, "ResNet", "MLP")},
     **{kind: network(kind, "benchmarks.tabular.row_baselines") for kind in ROW_BASELINES},
     **{kind: network(kind, "benchmarks.tabular.tree_baselines") for kind in TREE_BASELINES},
+    "RealMLP": pytabkit("RealMLP_TD", most_epochs=256),
+    "TabM": pytabkit("TabM_D", most_epochs=10_000),
     "catboost": searched("catboost", catboost),
+    f"catboost{REFITTED}": refitted(catboost),
     "sklearn boosting": searched("sklearn boosting", sklearn_boosting),
     "lightgbm": searched("lightgbm", lightgbm),
+    f"lightgbm{REFITTED}": refitted(lightgbm),
     "xgboost": searched("xgboost", xgboost),
+    f"xgboost{REFITTED}": refitted(xgboost),
     "k-NN": searched("k-NN", neighbours),
     "sklearn MLP": searched("sklearn MLP", sklearn_mlp),
 }

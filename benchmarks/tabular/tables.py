@@ -1,4 +1,8 @@
-"""Run the fits one after the other, each in a separate process; existing results are kept."""
+"""Run the fits one after the other, each in a separate process; existing results are kept.
+
+A method that is refitted with its validation rows needs the result of its search in the same folder. Its
+seconds are those of the search and of the last fit.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,9 @@ import sys
 import time
 from importlib import import_module
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,12 +25,15 @@ import torch
 from benchmarks.tabular.contexts import errors_by_context
 from benchmarks.tabular.datasets import FOLDS, load_table, split
 from benchmarks.tabular.measures import class_measures
-from benchmarks.tabular.methods import METHODS, Problem, loss
+from benchmarks.tabular.methods import METHODS, PYTABKIT, REFITTED, Problem, loss
 
 # other libraries than torch have threads of their own
 ONE_THREAD = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 TREES = ("lightgbm", "xgboost", "catboost")  # methods that are libraries of their own
-OTHERS_PARTS = {"NODE": ("entmax",), "TabNet": ("pytorch-tabnet",)}  # distributions
+# distributions
+OTHERS_PARTS = {
+    "NODE": ("entmax",), "TabNet": ("pytorch-tabnet",), "RealMLP": ("pytabkit",), "TabM": ("pytabkit",),
+}  # fmt: skip
 MOST_TESTED = 100_000  # rows: of a test part that is larger, so many are drawn
 
 
@@ -32,14 +41,20 @@ def tables(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.results
     folder.mkdir(parents=True, exist_ok=True)
     failed: list[str] = []
+    methods = list(arguments.methods)
+    for method in PYTABKIT if find_spec("pytabkit") is None else ():
+        if method in methods:
+            print(f"{method}: skipped, because pytabkit is not installed (pip install pytabkit)", flush=True)
+            methods.remove(method)
     for name in arguments.sets:
         for fold in range(min(arguments.folds, FOLDS[name])):
-            for method in arguments.methods:
-                out = folder / f"{name}-{fold}-{method.replace(' ', '_')}.json"
+            for method in methods:
+                out = _result(folder, name, fold, method)
                 if out.exists():
                     continue
                 command = [sys.executable, "-m", "benchmarks.tabular", "one", name, str(fold), method]
                 command += ["--seconds", str(arguments.seconds), "--data", str(arguments.data)]
+                command += ["--results", str(folder)]
                 done = subprocess.run(command, capture_output=True, text=True, check=False, env=ONE_THREAD)
                 if done.returncode:
                     failed.append(f"{name} {fold} {method}")
@@ -52,6 +67,10 @@ def tables(arguments: argparse.Namespace) -> None:
         raise SystemExit(f"{len(failed)} fits failed: {', '.join(failed)}")
 
 
+def _result(folder: Path, name: str, fold: int, method: str) -> Path:
+    return folder / f"{name}-{fold}-{method.replace(' ', '_')}.json"
+
+
 def one(arguments: argparse.Namespace) -> None:
     """Run one fit, and print the result as a line of JSON."""
     torch.set_num_threads(1)
@@ -61,14 +80,18 @@ def one(arguments: argparse.Namespace) -> None:
     if len(test) > MOST_TESTED:
         test = np.sort(np.random.default_rng(0).choice(test, MOST_TESTED, replace=False))
     regression = table.task == "regression"
+    found: dict[str, Any] = {}
+    if arguments.method.endswith(REFITTED):
+        library = arguments.method.removesuffix(REFITTED)
+        found = json.loads(_result(arguments.results, arguments.name, arguments.fold, library).read_text())
     problem = Problem(
         table.features.iloc[parts.train], table.target[parts.train],
         table.features.iloc[parts.validation], table.target[parts.validation],
-        regression, arguments.seconds, arguments.fold + 1,
+        regression, arguments.seconds, arguments.fold + 1, found,
     )  # fmt: skip
     started = time.process_time()
     fitted = METHODS[arguments.method](problem)
-    fit_seconds = time.process_time() - started
+    fit_seconds = found.get("fit_seconds", 0.0) + time.process_time() - started
     started = time.process_time()
     predicted = fitted.predict(table.features.iloc[test])
     row = {
@@ -94,6 +117,7 @@ def one(arguments: argparse.Namespace) -> None:
 def _versions(method: str) -> dict[str, str]:
     """Versions of the libraries that fit; those of the modules, because distributions have several names."""
     found = {name: version(name) for name in ("torch", "scikit-learn")}
-    if method in TREES:
-        found[method] = import_module(method).__version__
+    library = method.removesuffix(REFITTED)
+    if library in TREES:
+        found[library] = import_module(library).__version__
     return found | {name: version(name) for name in OTHERS_PARTS.get(method, ())}

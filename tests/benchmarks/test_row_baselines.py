@@ -104,7 +104,7 @@ def test_catboost_reads_categories_that_miss(regression: bool) -> None:
         target, truth = (np.where(of > 0, "up", "down") for of in (target, truth))
     problem = Problem(train[:500], target[:500], train[500:], target[500:], regression, 1.0, 1)
     fitted = catboost(problem, {"learning_rate": 0.2, "depth": 3})
-    assert loss(truth, fitted.predict(test), regression) < (0.4 if regression else 0.2)
+    assert loss(truth, fitted.predict(test), regression) < (0.5 if regression else 0.2)
     assert fitted.told["trees"] > 1
 
 

@@ -1,6 +1,9 @@
 """Benchmarks of tables: measures of probabilities, ensembles, probes of what networks read, and contexts."""
 
+import argparse
 import json
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +23,17 @@ from benchmarks.tabular.california import PREDICTIONS, TARGET, FTTransformerWith
 from benchmarks.tabular.contexts import context_table, errors_by_context
 from benchmarks.tabular.lookups import Protein, cluster_tables, random_labels, random_tables
 from benchmarks.tabular.measures import LEAST, class_measures
-from benchmarks.tabular.methods import METHODS, Problem
+from benchmarks.tabular.methods import METHODS, PYTABKIT, REFITTED, Problem
 from benchmarks.tabular.probes import _Context, _permuted, deletion
+from benchmarks.tabular.tables import TREES, one, tables
 from spinimpute import tabular
 
 pytestmark = pytest.mark.slow
 
-PROBABILISTIC = ("NPT", "catboost", "sklearn boosting", "lightgbm", "xgboost", "k-NN", "sklearn MLP")
+PROBABILISTIC = (
+    "NPT", "RealMLP", "TabM", "catboost", "catboost_refitted", "sklearn boosting", "lightgbm",
+    "lightgbm_refitted", "xgboost", "xgboost_refitted", "k-NN", "sklearn MLP",
+)  # fmt: skip
 
 
 def test_they_are_scikit_learns_measures() -> None:
@@ -51,20 +58,88 @@ def test_classes_that_training_did_not_have_cost_most_but_not_without_end() -> N
 
 @pytest.mark.parametrize("method", PROBABILISTIC)
 def test_methods_give_probabilities_of_their_classes(method: str) -> None:
-    for package in {"catboost", "lightgbm", "xgboost"} & {method}:
+    package = "pytabkit" if method in PYTABKIT else method.removesuffix(REFITTED)
+    if package in ("pytabkit", *TREES):
         pytest.importorskip(package, reason=f"{package} is not installed (extra: bench)")
     rng = np.random.default_rng(1)
     table = pd.DataFrame({"a": rng.normal(size=300), "b": pd.Categorical(rng.choice(["x", "y"], 300))})
     target = np.where(table["a"] + rng.normal(0, 0.2, 300) > 0, "up", "down")
     parts = (table[:200], target[:200], table[200:250], target[200:250])
-    fitted = METHODS[method](Problem(*parts, regression=False, seconds=0.2, seed=1))
+    given: dict[str, Any] = {"seconds": 0.2, "seed": 1, "found": {"settings": {}, "trees": 5}}
+    fitted = METHODS[method](Problem(*parts, regression=False, **given))
     probability = fitted.probabilities(table[250:])
     np.testing.assert_allclose(probability.sum(1), 1, rtol=1e-5)
     likeliest = fitted.classes[probability.argmax(1)]
     assert (likeliest == fitted.predict(table[250:])).all()
     a = table["a"].to_numpy()
     numbers = (table[:200], a[:200], table[200:250], a[200:250])
-    assert METHODS[method](Problem(*numbers, regression=True, seconds=0.2, seed=1)).probabilities is None
+    assert METHODS[method](Problem(*numbers, regression=True, **given)).probabilities is None
+
+
+@pytest.mark.parametrize("library", TREES)
+def test_a_refit_is_the_library_without_early_stopping(library: str) -> None:
+    pytest.importorskip(library, reason=f"{library} is not installed (extra: bench)")
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.normal(size=(300, 2)), columns=["a", "b"])
+    target = table["a"].to_numpy() + rng.normal(0, 0.5, 300)
+    problem = Problem(table[:200], target[:200], table[200:], target[200:], True, seconds=0.1, seed=3)
+    found = METHODS[library](problem)
+    trees = found.told["trees"]
+    fitted = METHODS[library + REFITTED](replace(problem, found={"settings": found.settings, "trees": trees}))
+    module = import_module(library)
+    if library == "lightgbm":
+        model = module.LGBMRegressor(
+            n_estimators=trees, n_jobs=1, random_state=3, verbose=-1, subsample_freq=1, **fitted.settings
+        )
+    elif library == "xgboost":
+        model = module.XGBRegressor(
+            n_estimators=trees, n_jobs=1, random_state=3, tree_method="hist", **fitted.settings
+        )
+    else:
+        model = module.CatBoostRegressor(
+            iterations=trees, thread_count=1, random_seed=3, verbose=False, allow_writing_files=False,
+            **fitted.settings,
+        )  # fmt: skip
+    np.testing.assert_allclose(fitted.predict(table), model.fit(table, target).predict(table), rtol=1e-5)
+
+
+def test_a_refit_takes_the_settings_of_the_stored_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("lightgbm", reason="lightgbm is not installed (extra: bench)")
+    search = {"settings": {"num_leaves": 5}, "trees": 7, "fit_seconds": 20.5}
+    (tmp_path / "breast_cancer-1-lightgbm.json").write_text(json.dumps(search))
+    given = {"name": "breast_cancer", "fold": 1, "method": "lightgbm_refitted", "seconds": 30.0}
+    one(argparse.Namespace(**given, results=tmp_path, data=tmp_path))
+    row = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert row["settings"] == search["settings"]
+    assert row["trees"] == 7
+    assert 20.5 <= row["fit_seconds"] < 25
+    assert row["loss"] < 0.2
+    assert "lightgbm" in row["versions"]
+
+
+def test_a_network_of_pytabkit_has_as_many_epochs_as_the_budget_allows() -> None:
+    pytest.importorskip("pytabkit", reason="pytabkit is not installed (extra: bench)")
+    rng = np.random.default_rng(1)
+    table = pd.DataFrame(rng.normal(size=(700, 2)), columns=["a", "b"])
+    target = table["a"].to_numpy()
+    parts = (table[:600], target[:600], table[600:], target[600:], True)
+    short, long = (METHODS["RealMLP"](Problem(*parts, seconds=s, seed=1)).told for s in (0.5, 3.0))
+    assert short["rows_of_an_epoch"] <= long["rows_of_an_epoch"] == 600
+    assert short["epochs"] < long["epochs"] <= 256
+
+
+def test_methods_whose_package_is_absent_are_skipped_with_a_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("benchmarks.tabular.tables.find_spec", lambda name: None)
+    given = {"results": tmp_path, "sets": ["yacht"], "folds": 1, "methods": ["RealMLP", "TabM"]}
+    tables(argparse.Namespace(**given, seconds=1, data=tmp_path))
+    said = capsys.readouterr().out.splitlines()
+    reason = "skipped, because pytabkit is not installed (pip install pytabkit)"
+    assert said == [f"RealMLP: {reason}", f"TabM: {reason}"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_an_ensemble_is_scored_by_its_mean(tmp_path: Path) -> None:
