@@ -6,14 +6,13 @@ Axes: see `spinimpute.nn`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 
+from spinimpute.neural_processes.fitted import FittedProcess, Scaler, as_columns
 from spinimpute.neural_processes.gaussian_tasks import TaskBatch
-from spinimpute.neural_processes.models import NeuralProcess
 from spinimpute.neural_processes.settings import ModelSettings
 from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
 from spinimpute.nn.checks import require_count
@@ -21,67 +20,6 @@ from spinimpute.runtime.errors import InputError, argument
 
 MIN_POINTS = 3  # rows of a table
 Table = tuple[np.ndarray, np.ndarray]  # x, y
-
-
-@dataclass(frozen=True)
-class Scaler:
-    """Mean and standard deviation of each column, over all tables."""
-
-    mean: np.ndarray  # float64, because float32 is too coarse for columns with large offsets
-    sd: np.ndarray
-
-    @classmethod
-    def from_tables(cls, columns: Sequence[np.ndarray]) -> Scaler:
-        """Compute the scales from arrays (rows, columns)."""
-        rows = np.concatenate(columns)
-        constant = rows.max(axis=0) == rows.min(axis=0)  # rounding may give an sd above 0
-        return cls(rows.mean(axis=0), np.where(constant, 1.0, rows.std(axis=0)))
-
-    def scaled(self, values: np.ndarray) -> np.ndarray:
-        """Standardise values (..., columns)."""
-        return (values - self.mean) / self.sd
-
-
-class FittedProcess:
-    """Result of `fit`: it predicts new tables from any number of their points, in the units of the tables."""
-
-    def __init__(self, model: NeuralProcess, x: Scaler, y: Scaler) -> None:
-        self.model, self.x, self.y = model.eval(), x, y
-
-    @torch.no_grad()
-    def predict(
-        self, x_context: np.ndarray, y_context: np.ndarray, x_target: np.ndarray, samples: int = 50
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Predict y at new positions of one table.
-
-        Parameters
-        ----------
-        x_context : array (N, X) or (N,)
-            Inputs of the known points; N may be 0.
-        y_context : array (N, Y) or (N,)
-            Outputs of the known points.
-        x_target : array (Q, X) or (Q,)
-            Inputs to predict at.
-        samples : int
-            Number of samples drawn by latent and bootstrapping models.
-
-        Returns
-        -------
-        float64 (Q, Y), or (Q,) if y_context has one dimension
-            Predicted means.
-        float64 of the same shape
-            Predicted standard deviations.
-        """
-        is_vector = np.ndim(y_context) == 1
-        arrays = (
-            self.x.scaled(_as_columns(x_context)),
-            self.y.scaled(_as_columns(y_context)),
-            self.x.scaled(_as_columns(x_target)),
-        )
-        prediction = self.model(*(torch.from_numpy(a.astype(np.float32))[None] for a in arrays), samples)
-        mean = prediction.mean[0].double().numpy() * self.y.sd + self.y.mean
-        sd = prediction.stddev[0].double().numpy() * self.y.sd
-        return (mean[:, 0], sd[:, 0]) if is_vector else (mean, sd)
 
 
 def fit(
@@ -190,14 +128,9 @@ def fit(
     return FittedProcess(trainer.model.cpu(), x_scaler, y_scaler)
 
 
-def _as_columns(values: np.ndarray) -> np.ndarray:
-    values = np.asarray(values, dtype=np.float64)
-    return values[:, None] if values.ndim == 1 else values
-
-
 def _check_table(number: int, table: Table) -> Table:
     try:
-        x, y = (_as_columns(part) for part in table)
+        x, y = (as_columns(part) for part in table)
     except (TypeError, ValueError) as error:
         raise InputError("content", f"table {number}: not a pair of numeric arrays ({error})") from error
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):

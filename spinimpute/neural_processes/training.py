@@ -6,11 +6,13 @@ Training can be interrupted and resumed. On a CPU, equal seeds give equal models
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -185,14 +187,24 @@ def load_model(path: str | Path, device: torch.device | str = "cpu") -> tuple[Ne
     Raises InputError if the file is missing, damaged or of another format.
     """
     arrays, metadata = load_tensors(path, MODEL_FORMAT, "neural process")
-    try:
-        settings = ModelSettings(**metadata["model"])
-        model = network_of(lambda: make_model(settings), arrays)
+    with report_disagreement(f"neural process {path}"):
+        model = model_of(metadata["model"], arrays)
         if not isinstance(metadata["tasks"], dict):
             raise TypeError(f"tasks: {metadata['tasks']!r}")
+    return model.to(device).eval(), metadata
+
+
+def model_of(settings: dict[str, Any], weights: Mapping[str, np.ndarray]) -> NeuralProcess:
+    """Return the model of these settings and weights of a file; call it inside `report_disagreement`."""
+    model_settings = ModelSettings(**settings)
+    return network_of(lambda: make_model(model_settings), weights)
+
+
+@contextmanager
+def report_disagreement(file: str) -> Iterator[None]:
+    """Convert errors in the `with` block, which reads the description of `file`, to InputError."""
+    try:
+        yield
     except (TypeError, ValueError, RuntimeError, KeyError) as error:
         reason = str(error).partition("\n")[0][:200]
-        raise InputError(
-            "content", f"neural process {path}: weights and description do not agree ({reason})"
-        ) from error
-    return model.to(device).eval(), metadata
+        raise InputError("content", f"{file}: weights and description do not agree ({reason})") from error

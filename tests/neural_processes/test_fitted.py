@@ -1,0 +1,103 @@
+"""Predictions and files of fitted processes."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from spinimpute.neural_processes.fit import fit
+from spinimpute.neural_processes.fitted import PROCESS_FORMAT, FittedProcess
+from spinimpute.neural_processes.settings import ModelSettings
+from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
+from spinimpute.runtime.errors import InputError
+from spinimpute.runtime.tensor_files import load_tensors, save_tensors
+
+SMALL = {"steps": 3, "width": 16, "heads": 2, "inducing_points": 4}
+
+
+def tables(x_size: int = 2, y_size: int = 3) -> list[tuple[np.ndarray, np.ndarray]]:
+    rng = np.random.default_rng(3)
+    return [(rng.normal(7, 5, (9, x_size)), rng.normal(1e6, 2, (9, y_size))) for _ in range(5)]
+
+
+def small_fit(kind: str = "CIPNP+") -> FittedProcess:
+    return fit(tables(), kind, **SMALL)
+
+
+def prediction(process: FittedProcess, n: int = 5, **options: int) -> tuple[np.ndarray, np.ndarray]:
+    x, y = tables()[0]
+    return process.predict(x[:n], y[:n], x[n:], **options)
+
+
+@pytest.mark.parametrize("kind", ["CIPNP+", "ANP", "BANP+", "LBANP+", "RIPNP"])
+def test_a_loaded_process_predicts_exactly_as_the_saved_one(kind: str, tmp_path: Path) -> None:
+    process = small_fit(kind)
+    process.save(tmp_path / "process")
+    loaded = FittedProcess.load(tmp_path / "process")
+    for n in (0, 5):
+        for before, after in zip(prediction(process, n), prediction(loaded, n), strict=True):
+            assert np.array_equal(before, after)
+    assert loaded.model.settings == process.model.settings
+
+
+def test_predictions_depend_on_the_seed_alone() -> None:
+    process = small_fit("IPNP+")
+    state = torch.get_rng_state()
+    (first, _), (second, _), (other, _) = (prediction(process, seed=seed) for seed in (4, 4, 5))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, other)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "process"
+    small_fit().save(path)
+    whole = path.read_bytes()
+    arrays, metadata = load_tensors(path, PROCESS_FORMAT, "process")
+
+    def refused(message: str) -> None:
+        with pytest.raises(InputError, match=message) as caught:
+            FittedProcess.load(path)
+        assert "\n" not in str(caught.value)
+
+    for content in (b"", whole[:-1], whole[: len(whole) // 2], b"not safetensors at all"):
+        path.write_bytes(content)
+        refused("fitted neural process .*process: not a readable safetensors file")
+    path.write_bytes(whole[:-3] + bytes([whole[-3] ^ 1]) + whole[-2:])
+    refused("do not match their checksum")
+    for name in ("x_mean", "y_sd", next(iter(arrays))):
+        save_tensors(path, {k: v for k, v in arrays.items() if k != name}, metadata, PROCESS_FORMAT)
+        refused("weights and description do not agree")
+    for name, value in (
+        ("x_mean", np.zeros(3)),
+        ("y_mean", np.array([0, np.nan, 0])),
+        ("y_sd", np.array([1.0, 0, 1])),
+        ("x_sd", np.ones(2, dtype=np.float32)),
+    ):
+        save_tensors(path, arrays | {name: value}, metadata, PROCESS_FORMAT)
+        refused("weights and description do not agree")
+    for changed in ({}, [], {"model": None}, {"model": metadata["model"] | {"width": 32}}):
+        save_tensors(path, arrays, changed, PROCESS_FORMAT)
+        refused("weights and description do not agree")
+    NeuralProcessTrainer(
+        ModelSettings("CANP", width=16, heads=2), TrainingSettings(1), lambda step: None, {}
+    ).save(path)
+    refused("is not a fitted neural process of spinimpute")
+    path.unlink()
+    refused("fitted neural process .*process")
+
+
+def test_unusable_points_are_refused() -> None:
+    process = small_fit()
+    x, y = tables()[0]
+    for arguments, message in (
+        ((x[:5, :1], y[:5], x), r"x_context must have the shape \(points, 2\), got \(5, 1\)"),
+        ((x[:5], y[:5], x[:, 0]), r"x_target must have the shape \(points, 2\), got \(9,\)"),
+        ((x[:5], y[:5, 0], x), r"y_context must have the shape \(points, 3\), got \(5,\)"),
+        ((x[:5], y[:4], x), "x_context and y_context must have the same length, got 5 and 4"),
+        ((x[:5], np.full((5, 3), np.nan), x), "y_context holds NaN"),
+        ((x[:5], y[:5], [["a", "b"]]), "x_target is not a numeric array"),
+    ):
+        with pytest.raises(InputError, match=message):
+            process.predict(*arguments)
