@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from spinimpute.neural_processes.fitted import FittedProcess, Scaler, as_columns
+from spinimpute.neural_processes.fitted import FittedProcess, Scaler
 from spinimpute.neural_processes.gaussian_tasks import TaskBatch
 from spinimpute.neural_processes.settings import ModelSettings
 from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
@@ -128,9 +128,15 @@ def fit(
     return FittedProcess(trainer.model.cpu(), x_scaler, y_scaler)
 
 
+def _as_columns(values: np.ndarray) -> np.ndarray:
+    """Return values as float64, with a vector as one column."""
+    values = np.asarray(values, dtype=np.float64)
+    return values[:, None] if values.ndim == 1 else values
+
+
 def _check_table(number: int, table: Table) -> Table:
     try:
-        x, y = (as_columns(part) for part in table)
+        x, y = (_as_columns(part) for part in table)
     except (TypeError, ValueError) as error:
         raise InputError("content", f"table {number}: not a pair of numeric arrays ({error})") from error
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):

@@ -69,24 +69,26 @@ class FittedProcess:
         samples: int = 50,
         seed: int = 0,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Predict y at new positions of one table.
+        """Predict y at new positions of one table, or of B tables with equal numbers of points.
+
+        B tables are given as arrays with a first axis B. Each table is predicted from its own context alone.
 
         Parameters
         ----------
-        x_context : array (N, X) or (N,)
+        x_context : array (N, X), (N,) or (B, N, X)
             Inputs of the known points; N may be 0.
-        y_context : array (N, Y) or (N,)
+        y_context : array (N, Y) or (N,); of B tables: (B, N, Y) or (B, N)
             Outputs of the known points.
-        x_target : array (Q, X) or (Q,)
+        x_target : array (Q, X), (Q,) or (B, Q, X)
             Inputs to predict at.
         samples : int
             Number of samples drawn by latent and bootstrapping models.
         seed : int
-            Random seed of these samples.
+            Random seed of these samples. Each of B tables gets the samples that it gets alone.
 
         Returns
         -------
-        float64 (Q, Y), or (Q,) if y_context has one dimension
+        float64 (Q, Y) or (B, Q, Y), without the axis Y if y_context has none
             Predicted means.
         float64 of the same shape
             Predicted standard deviations.
@@ -95,33 +97,53 @@ class FittedProcess:
         ------
         InputError
             An array has another number of columns than the tables of the fit, or holds values that are not
-            finite numbers; or x_context and y_context differ in length.
+            finite numbers; or the arrays differ in B, or x_context and y_context in N.
         ValueError
             `samples` is not a positive whole number.
         """
-        is_vector = np.ndim(y_context) == 1
-        x_NX = _checked("x_context", x_context, self.model.settings.x_size)
-        y_NY = _checked("y_context", y_context, self.model.settings.y_size)
-        x_QX = _checked("x_target", x_target, self.model.settings.x_size)
-        if len(x_NX) != len(y_NY):
+        is_batch = np.ndim(x_context) == 3
+        has_no_columns = np.ndim(y_context) == 1 + is_batch
+        settings = self.model.settings
+        x_BNX, y_BNY, x_BQX = (
+            _checked(name, values, columns, is_batch)
+            for name, values, columns in (
+                ("x_context", x_context, settings.x_size),
+                ("y_context", y_context, settings.y_size),
+                ("x_target", x_target, settings.x_size),
+            )
+        )
+        if x_BNX.shape[:2] != y_BNY.shape[:2] or len(x_BNX) != len(x_BQX):
             raise InputError(
                 "content",
-                f"x_context and y_context must have the same length, got {len(x_NX)} and {len(y_NY)}",
+                "x_context and y_context must have the same points, and x_target the same tables, got the "
+                f"shapes {np.shape(x_context)}, {np.shape(y_context)} and {np.shape(x_target)}",
             )
-        mean, sd = self._predict(x_NX, y_NY, x_QX, samples, seed)
-        return (mean[:, 0], sd[:, 0]) if is_vector else (mean, sd)
+        scaled = self.x.scaled(x_BNX), self.y.scaled(y_BNY), self.x.scaled(x_BQX)
+        mean_BQY, sd_BQY = self._predict([a.astype(np.float32) for a in scaled], samples, seed)
+        results = mean_BQY * self.y.sd + self.y.mean, sd_BQY * self.y.sd
+        mean, sd = (
+            (values if is_batch else values[0])[..., 0 if has_no_columns else slice(None)]
+            for values in results
+        )
+        return mean, sd
 
     @torch.no_grad()
     def _predict(
-        self, x_NX: np.ndarray, y_NY: np.ndarray, x_QX: np.ndarray, samples: int, seed: int
+        self, scaled: Sequence[np.ndarray], samples: int, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return means and standard deviations (Q, Y), without a change of torch's random generator."""
-        scaled = self.x.scaled(x_NX), self.y.scaled(y_NY), self.x.scaled(x_QX)
+        """Return means and standard deviations (B, Q, Y) in float64.
+
+        Tables are predicted one by one, so that each gets the random samples that it gets alone. torch's
+        random generator does not change.
+        """
+        shape = (*scaled[2].shape[:2], self.model.settings.y_size)
+        mean_BQY, sd_BQY = np.empty(shape), np.empty(shape)
         with torch.random.fork_rng([]):
-            torch.manual_seed(seed)
-            predicted = self.model(*(torch.from_numpy(a.astype(np.float32))[None] for a in scaled), samples)
-        mean, sd = (values[0].double().numpy() for values in (predicted.mean, predicted.stddev))
-        return mean * self.y.sd + self.y.mean, sd * self.y.sd
+            for number in range(len(mean_BQY)):
+                torch.manual_seed(seed)
+                predicted = self.model(*(torch.from_numpy(a[number : number + 1]) for a in scaled), samples)
+                mean_BQY[number], sd_BQY[number] = predicted.mean[0].numpy(), predicted.stddev[0].numpy()
+        return mean_BQY, sd_BQY
 
     def save(self, path: str | Path) -> None:
         """Write the model and the scales to a safetensors file.
@@ -168,20 +190,17 @@ class FittedProcess:
         return cls(model, x, y)
 
 
-def as_columns(values: np.ndarray) -> np.ndarray:
-    """Return values as float64, with a vector as one column."""
-    values = np.asarray(values, dtype=np.float64)
-    return values[:, None] if values.ndim == 1 else values
-
-
-def _checked(name: str, values: np.ndarray, columns: int) -> np.ndarray:
-    """Return values as a float64 array (rows, columns), or raise InputError."""
+def _checked(name: str, values: np.ndarray, columns: int, is_batch: bool) -> np.ndarray:
+    """Return values as a float64 array (B, rows, columns), or raise InputError; B is 1 without `is_batch`."""
     try:
-        rows = as_columns(values)
+        array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError("content", f"{name} is not a numeric array ({error})") from error
-    if rows.ndim != 2 or rows.shape[1] != columns:
-        raise InputError("content", f"{name} must have the shape (points, {columns}), got {np.shape(values)}")
-    if not np.isfinite(rows).all():
+    if array.ndim == 1 + is_batch:
+        array = array[..., None]
+    if array.ndim != 2 + is_batch or array.shape[-1] != columns:
+        expected = f"(tables, points, {columns})" if is_batch else f"(points, {columns})"
+        raise InputError("content", f"{name} must have the shape {expected}, got {np.shape(values)}")
+    if not np.isfinite(array).all():
         raise InputError("content", f"{name} holds NaN or infinite numbers. Remove these points.")
-    return rows
+    return array if is_batch else array[None]

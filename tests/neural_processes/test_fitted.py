@@ -95,9 +95,35 @@ def test_unusable_points_are_refused() -> None:
         ((x[:5, :1], y[:5], x), r"x_context must have the shape \(points, 2\), got \(5, 1\)"),
         ((x[:5], y[:5], x[:, 0]), r"x_target must have the shape \(points, 2\), got \(9,\)"),
         ((x[:5], y[:5, 0], x), r"y_context must have the shape \(points, 3\), got \(5,\)"),
-        ((x[:5], y[:4], x), "x_context and y_context must have the same length, got 5 and 4"),
+        ((x[:5], y[:4], x), r"must have the same points, .* got the shapes \(5, 2\), \(4, 3\)"),
         ((x[:5], np.full((5, 3), np.nan), x), "y_context holds NaN"),
         ((x[:5], y[:5], [["a", "b"]]), "x_target is not a numeric array"),
     ):
         with pytest.raises(InputError, match=message):
             process.predict(*arguments)
+
+
+@pytest.mark.parametrize("kind", ["CIPNP+", "ANP", "BANP+", "LBANP+", "RCANP"])
+def test_tables_of_one_call_are_predicted_as_in_calls_of_their_own(kind: str) -> None:
+    process = small_fit(kind)
+    x, y = (np.stack(arrays) for arrays in zip(*tables(), strict=True))
+    for n in (0, 5):
+        together = process.predict(x[:, :n], y[:, :n], x[:, n:])
+        assert together[0].shape == (5, 9 - n, 3)
+        for number in range(len(x)):
+            alone = process.predict(x[number, :n], y[number, :n], x[number, n:])
+            for all_values, values in zip(together, alone, strict=True):
+                assert np.array_equal(all_values[number], values)
+
+
+def test_shapes_of_several_tables() -> None:
+    process = fit(tables(y_size=1), "CIPNP+", **SMALL)
+    x, y = (np.stack(arrays) for arrays in zip(*tables(y_size=1), strict=True))
+    with_column, without = process.predict(x, y, x[:, :2]), process.predict(x, y[..., 0], x[:, :2])
+    assert with_column[0].shape == (5, 2, 1)
+    assert np.array_equal(with_column[0][..., 0], without[0])
+    for wrong in ((x, y[:4], x), (x, y[:, :4], x), (x, y, x[:4])):
+        with pytest.raises(InputError, match="x_target the same tables, got the shapes"):
+            process.predict(*wrong)
+    with pytest.raises(InputError, match=r"x_target must have the shape \(tables, points, 2\), got \(9, 2\)"):
+        process.predict(x, y, x[0])
