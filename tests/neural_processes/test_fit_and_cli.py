@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from spinimpute.cli.np import KINDS as OFFERED
 from spinimpute.cli.np import np as np_commands
 
-from spinimpute.neural_processes.fit import fit
+from spinimpute.neural_processes.fitting import fit
 from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
 from spinimpute.neural_processes.settings import KINDS, ModelSettings
 from spinimpute.neural_processes.training import MODEL_FORMAT, TrainingSettings, gaussian_trainer, load_model

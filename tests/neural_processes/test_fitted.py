@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from spinimpute.neural_processes.fit import fit
 from spinimpute.neural_processes.fitted import PROCESS_FORMAT, FittedProcess
+from spinimpute.neural_processes.fitting import fit
 from spinimpute.neural_processes.settings import ModelSettings
 from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
 from spinimpute.runtime.errors import InputError
