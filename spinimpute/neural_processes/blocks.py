@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, Distribution, MixtureSameFamily, Normal
+from torch.distributions import Bernoulli, Categorical, Distribution, MixtureSameFamily, Normal
 from torch.nn import functional
 
 from spinimpute.neural_processes.settings import Source
@@ -156,22 +156,26 @@ class Decoder(nn.Module):
         extra_width: int = 0,
         *,
         he_start: bool = True,
+        is_binary: bool = False,
     ) -> None:
         super().__init__()
-        self.floor = floor
+        self.floor, self.is_binary = floor, is_binary
         self.first = nn.Linear(input_width, width)
         self.extra = nn.Linear(extra_width, width, bias=he_start) if extra_width else None
-        self.rest = mlp(width, width, 2 * y_size, layers - 1, he_start=he_start)
+        self.rest = mlp(width, width, y_size if is_binary else 2 * y_size, layers - 1, he_start=he_start)
 
     def forward(
         self, r_BQI: Tensor, extra_BQI: Tensor | None = None, carried_BQY: Tensor | float = 0.0
-    ) -> Normal:
-        """Decode vectors (..., Q, I) to a Normal of shape (..., Q, Y)."""
+    ) -> Normal | Bernoulli:
+        """Decode vectors (..., Q, I) to a Normal or Bernoulli of shape (..., Q, Y)."""
         hidden = self.first(r_BQI)
         if extra_BQI is not None:
             assert self.extra is not None
             hidden = hidden + self.extra(extra_BQI)
-        mean, raw = self.rest(torch.relu(hidden)).float().chunk(2, -1)
+        output = self.rest(torch.relu(hidden)).float()
+        if self.is_binary:  # the sum is the logit of P(y = 1)
+            return Bernoulli(logits=output + carried_BQY)
+        mean, raw = output.chunk(2, -1)
         return Normal(mean + carried_BQY, self.floor + (1 - self.floor) * functional.softplus(raw))
 
 
@@ -180,9 +184,11 @@ def pooled(points_BLE: Tensor) -> Tensor:
     return points_BLE.mean(1) if points_BLE.shape[1] else points_BLE.new_zeros(points_BLE.shape[::2])
 
 
-def mixture(normals_SBQY: Normal) -> Distribution:
-    """Return the mixture of S equally likely normal distributions."""
-    mean, sd = (x.movedim(0, -1) for x in (normals_SBQY.mean, normals_SBQY.stddev))
+def mixture(components_SBQY: Normal | Bernoulli) -> Distribution:
+    """Return the mixture of S equally likely normal or Bernoulli distributions."""
+    mean, sd = (x.movedim(0, -1) for x in (components_SBQY.mean, components_SBQY.stddev))
     validate = None if mean.numel() else False  # torch's checks fail if there are no targets
     weights = Categorical(logits=torch.zeros_like(mean), validate_args=validate)
-    return MixtureSameFamily(weights, Normal(mean, sd), validate_args=validate)
+    is_binary = isinstance(components_SBQY, Bernoulli)
+    components = Bernoulli(probs=mean) if is_binary else Normal(mean, sd)
+    return MixtureSameFamily(weights, components, validate_args=validate)

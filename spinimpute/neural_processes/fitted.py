@@ -89,7 +89,7 @@ class FittedProcess:
         Returns
         -------
         float64 (Q, Y) or (B, Q, Y), without the axis Y if y_context has none
-            Predicted means.
+            Predicted means; of binary outputs, the probabilities of 1.
         float64 of the same shape
             Predicted standard deviations.
 

@@ -90,6 +90,11 @@ def fit(
             "content", f"all tables must have the same numbers of columns, got (x, y) = {sorted(widths)}"
         )
     x_scaler, y_scaler = (Scaler.from_tables([table[i] for table in checked]) for i in (0, 1))
+    if model.get("outputs") == "binary":
+        for number, (_, y) in enumerate(checked):
+            if not np.isin(y, (0, 1)).all():
+                raise InputError("content", f"table {number}: binary outputs must be 0 or 1")
+        y_scaler = Scaler(np.zeros_like(y_scaler.mean), np.ones_like(y_scaler.sd))
     scaled = [(x_scaler.scaled(x), y_scaler.scaled(y)) for x, y in checked]
     smallest = min(len(x) for x, _ in scaled)
     low, high = context or (1, smallest - 2)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution, Normal, kl_divergence
+from torch.distributions import Bernoulli, Distribution, Normal, kl_divergence
 from torch.nn import functional
 
 from spinimpute.neural_processes.blocks import (
@@ -88,7 +88,8 @@ class NeuralProcess(nn.Module, ABC):
         Returns
         -------
         Distribution
-            Normal of batch shape (B, Q, Y). Latent and bootstrapping models return a mixture of S Normals.
+            Normal, or Bernoulli for binary outputs, of batch shape (B, Q, Y). Latent and bootstrapping models
+            return a mixture of S of these distributions.
 
         Raises
         ------
@@ -167,7 +168,16 @@ class _AttentiveProcess(NeuralProcess):
         if s.kind.startswith("BANP"):
             extra = inputs - s.x_size * s.is_published
         layers = PUBLISHED_DECODER_LAYERS[s.architecture] if s.is_published else DECODER_LAYERS
-        self.decoder = Decoder(inputs, s.width, s.y_size, layers, s.floor, extra, he_start=not s.is_published)
+        self.decoder = Decoder(
+            inputs,
+            s.width,
+            s.y_size,
+            layers,
+            s.floor,
+            extra,
+            he_start=not s.is_published,
+            is_binary=s.is_binary,
+        )
 
     def _mlp(self, input_width: int, output_width: int, layers: int) -> nn.Sequential:
         s = self.settings
@@ -237,7 +247,7 @@ class _AttentiveProcess(NeuralProcess):
         readers = [self.reader, *self.left_readers][: len(all_points)]
         return [reader(key_BQE, x_BQX, points) for reader, points in zip(readers, all_points, strict=True)]
 
-    def _decoded(self, input_BQI: Tensor, results: list[TargetReading]) -> Normal:
+    def _decoded(self, input_BQI: Tensor, results: list[TargetReading]) -> Normal | Bernoulli:
         """Return the sum of the carried outputs, corrected by the decoder.
 
         The decoder reads 0 in place of readings that have not been done.
@@ -256,7 +266,7 @@ class ConditionalProcess(_AttentiveProcess):
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings, settings.width)
 
-    def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
+    def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal | Bernoulli:
         """Predict targets from a summary."""
         results = self.read(summary, x_BQX)
         return self._decoded(self.decoder_input(summary, x_BQX, results), results)
@@ -298,7 +308,7 @@ class LatentProcess(_AttentiveProcess):
         z_SBE = self.latent(summary).rsample((samples or self.settings.samples,))
         return mixture(self._decode_given_latent(summary, x_BQX, z_SBE))
 
-    def _decode_given_latent(self, summary: Summary, x_BQX: Tensor, z_SBE: Tensor) -> Normal:
+    def _decode_given_latent(self, summary: Summary, x_BQX: Tensor, z_SBE: Tensor) -> Normal | Bernoulli:
         """Return p(y | z, x, context), batch shape (S, B, Q, Y)."""
         results = self.read(summary, x_BQX)
         input_BQI = torch.cat([x_BQX, results[0].r_BQI], -1)
@@ -357,7 +367,7 @@ class BootstrappedProcess(ConditionalProcess):
         self._check(x_context, y_context, x_target, samples)
         return mixture(self._bootstrapped(x_context, y_context, x_target, samples or self.settings.samples))
 
-    def _bootstrapped(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor, samples: int) -> Normal:
+    def _bootstrapped(self, x_BNX: Tensor, y_BNY: Tensor, x_BQX: Tensor, samples: int) -> Normal | Bernoulli:
         """Return the prediction with each of S bootstrapped contexts, batch shape (S, B, Q, Y)."""
         input_BQI = self._decoder_input_of(x_BNX, y_BNY, x_BQX)
         n_tasks, n_context = x_BNX.shape[:2]
@@ -413,7 +423,7 @@ class BottleneckProcess(NeuralProcess):
             nn.ModuleList(MAB(s.width, s.width, options) for _ in range(s.blocks))
             for options in (steep, plain, steep)
         )
-        self.decoder = Decoder(s.width, s.width, s.y_size, DECODER_LAYERS, s.floor)
+        self.decoder = Decoder(s.width, s.width, s.y_size, DECODER_LAYERS, s.floor, is_binary=s.is_binary)
 
     def summarize(self, x_BNX: Tensor, y_BNY: Tensor) -> Summary:
         """Summarize a context as the latents of all blocks, concatenated; they are both keys and values."""
@@ -428,7 +438,7 @@ class BottleneckProcess(NeuralProcess):
         nothing_B1L0 = value_BLE[:, None, :, :0]
         return Summary((ContextPoints(value_BLE, value_BLE, nothing_B1L0),), pooled(l_BHE))
 
-    def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal:
+    def decode(self, summary: Summary, x_BQX: Tensor, samples: int | None = None) -> Normal | Bernoulli:
         """Predict targets from a summary."""
         q_BQE = self.embed(append_zero_outputs(x_BQX, self.settings.y_size))
         blocks = summary.reading_points[0].value_BLE.split(self.settings.inducing_points, 1)

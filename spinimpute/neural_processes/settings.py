@@ -30,6 +30,8 @@ KINDS = (*PUBLISHED, *IMPROVED)
 
 Source = Literal["paper", "released"]
 SOURCES = ("paper", "released")
+Outputs = Literal["continuous", "binary"]
+OUTPUTS = ("continuous", "binary")
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,12 @@ class ModelSettings:
         Width of embeddings, and number of attention heads; heads must divide the width.
     inducing_points : int
         Number of inducing points. The SPIN paper uses half the smallest number of context points.
+    outputs : {"continuous", "binary"}
+        Distribution of outputs: normal, or Bernoulli for outputs 0 and 1. BANP and BANP+ have continuous
+        outputs only, because they add resampled residuals to outputs.
     floor : float
-        Lower bound of predicted standard deviations. The default is that of the paper's released code; it
-        limits log-likelihoods to 1.38.
+        Lower bound of predicted standard deviations; it has no effect on binary outputs. The
+        default is that of the paper's released code; it limits log-likelihoods to 1.38.
     samples : int
         Number of samples S in training, for models with a latent variable or a bootstrap.
     blocks : int
@@ -73,17 +78,21 @@ class ModelSettings:
     readings: int = 3
     architecture: Source = "paper"
     objective: Source = "paper"
+    outputs: Outputs = "continuous"
 
     def __post_init__(self) -> None:
         require_choice("kind", self.kind, KINDS)
         for name, value in list(vars(self).items()):
-            if name not in ("kind", "floor", "architecture", "objective"):
+            if name not in ("kind", "floor", "architecture", "objective", "outputs"):
                 require_count(name, value)
                 object.__setattr__(self, name, int(value))  # JSON cannot store NumPy's types
         if self.width % self.heads:
             raise ValueError(f"heads must divide the width, got {self.heads} and {self.width}")
         if not 0 < self.floor < 1:
             raise ValueError(f"floor must be between 0 and 1, got {self.floor}")
+        require_choice("outputs", self.outputs, OUTPUTS)
+        if self.is_binary and self.kind.startswith("BANP"):
+            raise ValueError(f"{self.kind} adds residuals to outputs, which must be continuous. Use CANP+")
         for name in ("architecture", "objective"):
             require_choice(name, getattr(self, name), SOURCES)
             if not self.is_published and getattr(self, name) != "paper":
@@ -93,6 +102,11 @@ class ModelSettings:
     def is_published(self) -> bool:
         """Whether this is a model of the SPIN paper."""
         return self.kind in PUBLISHED
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether outputs are 0 or 1."""
+        return self.outputs == "binary"
 
     @property
     def reads_repeatedly(self) -> bool:

@@ -160,7 +160,11 @@ def gaussian_trainer(
 
 
 def check_sizes(model: ModelSettings, tasks: ProcessSettings) -> None:
-    """Raise InputError if the model and the tasks differ in input or output dimensions."""
+    """Raise InputError if the model and the tasks differ in dimensions or outputs are binary."""
+    if model.is_binary:
+        raise InputError(
+            "mismatch", "Gaussian processes have continuous outputs, the model has binary outputs"
+        )
     sizes, expected = (model.x_size, model.y_size), (tasks.x_size, tasks.y_size)
     if sizes != expected:
         raise InputError(

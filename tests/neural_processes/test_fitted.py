@@ -8,8 +8,9 @@ import torch
 
 from spinimpute.neural_processes.fitted import PROCESS_FORMAT, FittedProcess
 from spinimpute.neural_processes.fitting import fit
+from spinimpute.neural_processes.gaussian_tasks import ProcessSettings
 from spinimpute.neural_processes.settings import ModelSettings
-from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings
+from spinimpute.neural_processes.training import NeuralProcessTrainer, TrainingSettings, gaussian_trainer
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.tensor_files import load_tensors, save_tensors
 
@@ -127,3 +128,36 @@ def test_shapes_of_several_tables() -> None:
             process.predict(*wrong)
     with pytest.raises(InputError, match=r"x_target must have the shape \(tables, points, 2\), got \(9, 2\)"):
         process.predict(x, y, x[0])
+
+
+def thresholds(rng: np.random.Generator, n: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Step functions: y is 1 above a threshold of each table."""
+    x = rng.uniform(0, 1, (n, 30))
+    return list(zip(x, (x > rng.uniform(0.2, 0.8, (n, 1))).astype(float), strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["CIPNP+", "RIPNP", "LBANP+", "ANP"])
+def test_binary_outputs_are_learned(kind: str, tmp_path: Path) -> None:
+    options = {"steps": 150, "learning_rate": 3e-3, "width": 32, "heads": 2, "inducing_points": 8}
+    process = fit(thresholds(np.random.default_rng(1), 200), kind, outputs="binary", **options)
+    process.save(tmp_path / "process")
+    x, y = (np.stack(a) for a in zip(*thresholds(np.random.default_rng(2), 40), strict=True))
+    points = x[:, :15, None], y[:, :15], x[:, 15:, None]
+    p, sd = FittedProcess.load(tmp_path / "process").predict(*points)
+    assert ((p >= 0) & (p <= 1)).all()
+    np.testing.assert_allclose(sd, np.sqrt(p * (1 - p)), atol=1e-3)
+    truth, base = y[:, 15:], y[:, :15].mean()
+    assert ((p - truth) ** 2).mean() < 0.5 * ((base - truth) ** 2).mean()
+
+
+def test_unusable_binary_outputs() -> None:
+    for kind in ("BANP", "BANP+"):
+        with pytest.raises(ValueError, match="adds residuals to outputs, which must be continuous"):
+            fit(thresholds(np.random.default_rng(1), 3), kind, outputs="binary")
+    with pytest.raises(InputError, match="table 0: binary outputs must be 0 or 1"):
+        fit(tables(), outputs="binary")
+    with pytest.raises(InputError, match="Gaussian processes have continuous outputs"):
+        gaussian_trainer(ModelSettings("CANP", outputs="binary"), TrainingSettings(1), ProcessSettings())
+    with pytest.raises(ValueError, match="outputs must be"):
+        fit(tables(), outputs="ordinal")
