@@ -24,7 +24,11 @@ def cut_columns(x_XS: np.ndarray, k: int) -> np.ndarray:
 
 def token_numbers(bit_XS: np.ndarray, k: int) -> np.ndarray:
     """Return the numbers of the tokens with these bits (0 or 1), int64 (X, D); the first is the highest."""
-    return cut_columns(bit_XS, k).astype(np.int64) @ (1 << np.arange(k - 1, -1, -1))
+    bit_XDK = cut_columns(bit_XS, k)
+    number_XD = np.zeros(bit_XDK.shape[:2], np.int64)
+    for i in range(k):
+        number_XD = 2 * number_XD + bit_XDK[..., i]
+    return number_XD
 
 
 def mean_alleles(token_XDV: np.ndarray, places: int) -> np.ndarray:

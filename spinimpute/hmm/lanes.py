@@ -244,6 +244,16 @@ def where_positive(typing_context, condition, lanes):  # type: ignore[no-untyped
 
 
 @intrinsic
+def maximum(typing_context, x, y):  # type: ignore[no-untyped-def]
+    """Return the larger number in each lane."""
+
+    def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+        return builder.select(builder.fcmp_ordered(">", *arguments), *arguments)
+
+    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+
+
+@intrinsic
 def exchange_halves(typing_context, lanes):  # type: ignore[no-untyped-def]
     """Exchange the two halves of the lanes."""
 

@@ -159,7 +159,9 @@ def _round_shares(token_DVH: np.ndarray) -> np.ndarray:
 
 def _largest(x_LV: np.ndarray, count_L1: np.ndarray) -> np.ndarray:
     """Return the entries that are the `count` largest of their row, bool (L, V); ties go by order."""
-    smallest_L1 = np.take_along_axis(-np.sort(-x_LV, axis=-1), count_L1 - 1, axis=-1)
+    smallest_L1 = np.take_along_axis(
+        -np.sort(-x_LV, axis=-1), (count_L1 - 1).clip(0, x_LV.shape[-1] - 1), axis=-1
+    )
     above_LV = x_LV > smallest_L1 + np.float32(REMAINDER_MARGIN)
     tied_LV = (x_LV >= smallest_L1 - np.float32(REMAINDER_MARGIN)) & ~above_LV
     n_tied_L1 = count_L1 - above_LV.sum(-1, keepdims=True)
@@ -258,7 +260,6 @@ def unpack_states(content: bytes, n_own: int, max_points: int) -> PointStates:
 def _masses(stored_H: np.ndarray) -> np.ndarray:
     """Return stored masses, float32 (H,). Raises ValueError if they cannot be masses."""
     mass_H: np.ndarray = (stored_H.astype(np.uint32) << 16).view(np.float32)
-    total = mass_H.sum()  # not finite if a mass is not
-    if not (np.isfinite(total) and (mass_H >= 0).all() and total > 0):
+    if not (np.isfinite(mass_H).all() and (mass_H >= 0).all() and mass_H.any()):
         raise ValueError("invalid masses")
     return mass_H

@@ -11,7 +11,7 @@ from spinimpute.runtime.packages import check_package, is_installed
 
 DEVICES = ("auto", "cpu", "cuda")
 # Linux has one of these files if it has a driver for NVIDIA's GPUs, for GPUs under WSL, or for AMD's GPUs.
-GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+GPU_FILES = ("/dev/nvidiactl", "/proc/driver/nvidia/version", "/dev/dxg", "/dev/kfd")
 
 
 def choose_threads(threads: int | None) -> int:
@@ -37,6 +37,8 @@ def choose_device(name: str) -> str:
         return name
     if name == "cuda":
         check_package("torch", "device cuda")
+    if name == "auto" and sys.platform == "linux" and not any(Path(file).exists() for file in GPU_FILES):
+        return "cpu"  # without loading PyTorch
     if name_gpu() is not None:
         return "cuda"
     if name == "cuda":
@@ -51,8 +53,6 @@ def choose_device(name: str) -> str:
 def name_gpu() -> str | None:
     """Return the name of the GPU that PyTorch uses. None without a GPU or without PyTorch."""
     if not is_installed("torch"):
-        return None
-    if sys.platform == "linux" and not any(Path(name).exists() for name in GPU_FILES):
         return None
     import torch  # slow to load
 

@@ -12,19 +12,23 @@ import spinimpute
 from spinimpute.genotypes.blocks import PaddedSites
 from spinimpute.nn.model_weights import arrays_of
 from spinimpute.panels.panel_blocks import BlockReader, BlockSites, EncodedBlock, PanelBlock
+from spinimpute.panels.soft_alleles import round_points
+from spinimpute.predictors.spin.compiled.attention import largest_of_row
 from spinimpute.predictors.spin.compiled.decoder import Labels
 from spinimpute.predictors.spin.compiled.encoder import CompiledEncoder
 from spinimpute.predictors.spin.compiled.reader import CompiledReader
 from spinimpute.predictors.spin.network import GenotypeSPIN
 from spinimpute.predictors.spin.predictor import SPINPredictor
 from spinimpute.predictors.spin.settings import MIN_MEMBER, SPINSettings, check_weights
+from spinimpute.predictors.spin.similarity import initial_confusion
 from spinimpute.predictors.spin.torch_blocks import TorchBlocks
+from spinimpute.runtime.errors import InputError
 
 SIZES = st.builds(
     SPINSettings,
     core=st.integers(1, 4),
     flank=st.integers(0, 9),
-    k=st.integers(1, 5),
+    k=st.integers(1, 8),
     heads=st.integers(1, 20),
     pair_heads=st.integers(1, 10),
     tolerances=st.integers(1, 4),
@@ -134,10 +138,11 @@ def test_weights_are_checked_against_the_shapes_of_the_network(sizes: SPINSettin
     haplotypes=st.integers(1, 60),
     points=st.integers(1, 70),
     compared=st.integers(0, 9),
+    sharp=st.floats(0, 3),
     seed=st.integers(0, 1_000_000),
 )
 def test_points_are_those_of_the_network(
-    sizes: SPINSettings, rounds: int, haplotypes: int, points: int, compared: int, seed: int
+    sizes: SPINSettings, rounds: int, haplotypes: int, points: int, compared: int, sharp: float, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
     sizes = replace(sizes, rounds=rounds)
@@ -156,7 +161,8 @@ def test_points_are_those_of_the_network(
         compared_NC.mean(0).astype(np.float32),
     )
     network = random_network(sizes, seed).eval()
-    network.log_sharpness.data.fill_(0)
+    network.log_sharpness.data.fill_(sharp)
+    network.confusion.log_confusion.data.copy_(initial_confusion(sizes.k).log())
     blocks = TorchBlocks(network, torch.device("cpu"), points, sizes.shape)
     encoder = CompiledEncoder(arrays_of(network.state_dict()), sizes, points, sizes.shape)
     expected, found = (some.encode(panel, with_members=True) for some in (blocks, encoder))
@@ -168,6 +174,9 @@ def test_points_are_those_of_the_network(
         np.testing.assert_allclose(
             found.points[name][some_H], expected.points[name][some_H], rtol=0, atol=5e-3, err_msg=name
         )
+    assert found.points["mass_BH"].sum() == pytest.approx(haplotypes, rel=1e-3)
+    rounded = round_points(found).points
+    assert all(np.isfinite(value).all() for value in rounded.values())
     share_NH = np.zeros((2, haplotypes, len(mass_H)))
     for share, encoded in zip(share_NH, (expected, found), strict=True):
         assert encoded.members is not None
@@ -191,3 +200,39 @@ def test_points_do_not_depend_on_the_order_of_haplotypes(
     expected, found = (random_predictor.encode(some).points for some in (block, other))
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_the_largest_of_a_row_is_exact() -> None:
+    for first in (-1e30, -300.5, -400):
+        row_1H = np.full((1, 64), -300.5, np.float32)
+        row_1H[0, 3] = first
+        assert largest_of_row(row_1H, 0, 50) == np.float32(-300.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("log_sharpness", 100), ("column.2.bias", 3e38), ("encoder.prior", 3e38)]
+)
+def test_points_that_are_not_finite_are_refused(
+    name: str, value: float, random_predictor: SPINPredictor, example_panel: spinimpute.Panel
+) -> None:
+    weights = {**random_predictor.weights, name: np.full_like(random_predictor.weights[name], value)}
+    other = SPINPredictor(weights, random_predictor.settings, "damaged", "cpu", 12)
+    typed = np.arange(20, 400, 5)
+    block = BlockReader(example_panel, typed, other.shape, 0, len(typed), 0, 400).read(3)
+    with pytest.raises(InputError, match="not finite"):
+        other.encode(block)
+
+
+@pytest.mark.parametrize("part", ["prior", "pair.", "decoder."])
+def test_predictions_that_are_not_finite_are_refused(
+    part: str, random_predictor: SPINPredictor, rng: np.random.Generator
+) -> None:
+    weights = {
+        name: weight * np.float32(1e38) if name.startswith(part) else weight
+        for name, weight in random_predictor.weights.items()
+    }
+    weights = {name: weight.clip(-3e38, 3e38) for name, weight in weights.items()}
+    other = SPINPredictor(weights, random_predictor.settings, "damaged", "cpu", 12)
+    block = random_block(other.settings, 12, 70, rng)
+    with pytest.raises(InputError, match="predictions that are not finite"):
+        other.predict(block, *random_queries(block, 5, rng))

@@ -83,11 +83,11 @@ class BlockEngine(PanelEngine):
         return list(self.pool.map(lambda number: work(reader.read(number)), reader.blocks))
 
 
-def not_finite() -> InputError:
-    """Return the error of a model whose inducing points are not finite."""
+def not_finite(what: str = "inducing points") -> InputError:
+    """Return the error of a model that makes inducing points or predictions that are not finite."""
     return InputError(
         "damaged",
-        "the model makes inducing points that are not finite: it is untrained or damaged. "
+        f"the model makes {what} that are not finite: it is untrained or damaged. "
         f"Give another model ({argument('model')}).",
     )
 

@@ -28,7 +28,7 @@ from spinimpute.predictors.interface import (
 from spinimpute.predictors.registry import SPIN_KIND
 from spinimpute.predictors.spin.compiled.encoder import CompiledEncoder
 from spinimpute.predictors.spin.compiled.reader import CompiledReader
-from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine
+from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine, not_finite
 from spinimpute.predictors.spin.panel_posteriors import POSTERIOR_WEIGHT
 from spinimpute.predictors.spin.point_posteriors import POINT_WEIGHT, needed_array_sites
 from spinimpute.predictors.spin.settings import SPINSettings, check_weights
@@ -167,6 +167,8 @@ class SPINPredictor(Predictor):
         p_UQ = np.empty((len(constant_U), len(query_QS)), dtype=np.float32)
         p_UQ[constant_U] = block.sites.frequency_U[constant_U, None]
         p_UQ[wanted_U] = predict(block, wanted_U, query_QS, known_QS)
+        if not np.isfinite(p_UQ).all():
+            raise not_finite("predictions")
         return p_UQ
 
 

@@ -32,11 +32,11 @@ DISTANCE_OFFSET = 1e-4  # cM, added to distances before taking logs
 FREQUENCY_OFFSET = 1e-3  # added to the frequency of a K-mer before taking logs
 MIN_KMER_PROBABILITY = 1e-9  # added to the probability of a K-mer before taking logs
 ENTROPY_OFFSET = 1e-9  # added to a weight before taking logs
-MIN_FREQUENCY = 1e-4  # allele frequencies of typed sites are clipped to [MIN_FREQUENCY, 1 - MIN_FREQUENCY]
+# allele frequencies of typed sites and of imputed sites are clipped to [minimum, 1 - minimum]
+MIN_FREQUENCY, MIN_SITE_FREQUENCY = 1e-4, 1e-5
 # lower limits of two features of a pair
 MIN_LOG_MASS = -3.0  # log mass of the point
 MIN_SCORE = -40.0  # score of the point, minus the query's best score
-MIN_SITE_FREQUENCY = 1e-5  # likewise for sites to impute
 FREQUENCY_SHARE = 0.001  # weight of the panel's ALT frequency in the P(ALT) of a head
 MIN_PROBABILITY = 1e-6  # of P(ALT); not 1e-8, because 1 - 1e-8 equals 1 in float32
 LOGIT_SCALE = 0.25  # of the inputs of the correction network

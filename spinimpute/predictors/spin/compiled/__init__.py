@@ -1,1 +1,1 @@
-"""The compiled backend of SPIN for CPUs: it imputes from inducing points as `network` does, without torch."""
+"""The compiled backend of SPIN for CPUs: it does what `network` does, without torch."""

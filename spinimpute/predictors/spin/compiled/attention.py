@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.hmm.lanes import all_lanes, lane, load, sum_lanes, where_positive
+from spinimpute.hmm.lanes import all_lanes, lane, load, maximum, sum_lanes
 from spinimpute.hmm.parameters import LANES
 from spinimpute.predictors.haplotype_attention.layers import dense, dense_relu, padded, transposed
 from spinimpute.predictors.spin.settings import ENTROPY_OFFSET, MIN_LOG_MASS, MIN_SCORE
@@ -108,14 +108,13 @@ def softmax(x_L):  # type: ignore[no-untyped-def]
 
 @kernel(fast=True)
 def largest_of_row(x_GH, g, n):  # type: ignore[no-untyped-def]
-    """Return the largest of the first n numbers of row g, up to rounding; overwrite the other numbers."""
+    """Return the largest of the first n numbers of row g; overwrite the other numbers."""
     row = x_GH.shape[1] // LANES
     for h in range(n, x_GH.shape[1]):
         x_GH[g, h] = x_GH[g, 0]
     largest = load(x_GH, g * row)
     for column in range(1, row):
-        above = load(x_GH, g * row + column) + largest * np.float32(-1)
-        largest += where_positive(above, above)
+        largest = maximum(load(x_GH, g * row + column), largest)
     result = lane(largest, 0)
     for i in range(1, LANES):
         result = max(result, lane(largest, i))
@@ -136,13 +135,15 @@ def sum_of_row(x_GH, g):  # type: ignore[no-untyped-def]
 def attend_query(pair, query, log_mass_H, n_points, size_feature, points_feature, n_sums, memory):  # type: ignore[no-untyped-def]
     """Compute the attention of a query, its summary, its gates and its part of the correction network.
 
+    Return whether all logits and gates are finite.
+
     The first 4 T rows of memory.x_FH are the runs of the match, and the first n_sums rows of memory.logit_GH
     its scores; points from n_points on are padding.
     """
     first_FW, first_W, second_WG, second_G, prior_G = pair
     gate_first_CO, gate_first_O, gate_second_LG, gate_second_G, correction_CW = query
     x_FH, hidden_WH, pair_GH, logit_GH, attention_HG, summary_C, gate_L, gate_G, correction_W = memory
-    n_heads = len(prior_G)
+    n_heads, check = len(prior_G), np.float32(0)
     eighth, third = np.float32(1 / 8), np.float32(1 / 3)
     n_padded = logit_GH.shape[1]
     row = len(x_FH) - n_sums - 3
@@ -165,6 +166,7 @@ def attend_query(pair, query, log_mass_H, n_points, size_feature, points_feature
         for h in range(n_points):
             logit_GH[g, h] += prior * log_mass_H[h]
         best = largest_of_row(logit_GH, g, n_points)
+        check += sum_of_row(logit_GH, g) * np.float32(0)
         for h in range(n_points):
             logit_GH[g, h] = fast_exp(min(logit_GH[g, h] - best, np.float32(0)))
         for h in range(n_points, n_padded):
@@ -191,4 +193,7 @@ def attend_query(pair, query, log_mass_H, n_points, size_feature, points_feature
     for o in range(len(gate_L)):
         for g in range(n_heads):
             gate_G[g] += gate_L[o] * gate_second_LG[o, g]
+    for g in range(n_heads):
+        check += gate_G[g] * np.float32(0)
     softmax(gate_G)
+    return math.isfinite(check)

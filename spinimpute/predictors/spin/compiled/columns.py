@@ -1,4 +1,4 @@
-"""The weights of a block's columns, and small networks, in numpy; see `GenotypeSPIN.columns`.
+"""The weights of a block's columns, probabilities of K-mers, and small networks, without torch.
 
 Axes: D columns, G heads that sum over columns, H inducing points, V = 2^K K-mers, R pairs of a column and a
 K-mer, F features, I inputs and O
@@ -45,6 +45,7 @@ class ColumnNetwork:
     def __init__(self, weights: Mapping[str, np.ndarray], settings: SPINSettings) -> None:
         self._weights, self._k = weights, settings.k
 
+    @np.errstate(over="ignore", invalid="ignore")  # weights of a damaged model
     def of(self, block: PanelBlock | EncodedBlock, n_points: int) -> ColumnWeights:
         """Return the columns of a block that has this number of inducing points."""
         weights, valid_S = self._weights, block.places.valid_S.astype(np.float32)

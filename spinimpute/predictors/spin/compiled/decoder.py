@@ -10,6 +10,7 @@ mixture), W its width, P sites of a part.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -128,9 +129,9 @@ def pool_labels(labels, attention_HG, start, stop, pooled_GP):  # type: ignore[n
 
 @kernel(fast=True)
 def decode_query(weights, gate_G, query_W, sites, labels, attention_HG, memory, q, out_QU):  # type: ignore[no-untyped-def]
-    """Write P(ALT) of query q at all sites. gate_G are its weights of the heads.
+    """Write P(ALT) of query q at all sites; return whether all are finite.
 
-    query_W is the query's part of the correction network's first layer.
+    gate_G are the query's weights of the heads, query_W is its part of the correction network's first layer.
     """
     first_FW, second_WW, second_W, last_W, last_bias = weights
     weight_BGP, first_BWP, frequency_BP = sites
@@ -138,6 +139,7 @@ def decode_query(weights, gate_G, query_W, sites, labels, attention_HG, memory, 
     n_heads, n_sites = weight_BGP.shape[1], out_QU.shape[1]
     one, scale = np.float32(1), np.float32(LOGIT_SCALE)
     share, least = np.float32(FREQUENCY_SHARE), np.float32(MIN_PROBABILITY)
+    check = np.float32(0)
     # loops over whole parts: at the end of a shorter loop, the compiler may round otherwise
     for b in range(len(weight_BGP)):
         start = b * SITES_PER_PART
@@ -168,8 +170,11 @@ def decode_query(weights, gate_G, query_W, sites, labels, attention_HG, memory, 
             weight = last_W[w]
             for u in range(SITES_PER_PART):
                 mixed_P[u] += weight * second_WP[w, u]
+        for u in range(n):
+            check += mixed_P[u] * np.float32(0)
         for u in range(SITES_PER_PART):
             odds = fast_exp(-abs(mixed_P[u]))  # of the less likely allele
             mixed_P[u] = (one if mixed_P[u] > 0 else odds) / (one + odds)
         for u in range(n):
             out_QU[q, start + u] = mixed_P[u]
+    return math.isfinite(check)

@@ -28,6 +28,7 @@ from spinimpute.predictors.spin.compiled.columns import (
     confusion_of,
     log_priors,
 )
+from spinimpute.predictors.spin.engine import not_finite
 from spinimpute.predictors.spin.settings import (
     ALLELE_ERROR,
     MIN_KMER_PROBABILITY,
@@ -43,6 +44,7 @@ from spinimpute.runtime.kernels import kernel
 # SMALL_MASS, because its haplotypes may belong to it in the next round.
 MIN_SHARE, SMALL_MASS = 1e-9, 0.1
 SMALLEST_MASS = np.float32(1e-30)  # avoids division by 0 for a point without haplotypes
+MAX_LOST = 0.01  # share of the haplotypes that may belong to no point, by rounding
 SMALLEST_SHARE = 1e-12  # smaller means are set to 0: arithmetic on tiny numbers is slow
 HAPLOTYPES_AT_ONCE = 64  # haplotypes whose scores are computed together, so that keys stay in the cache
 COLUMNS_AT_ONCE = 4  # vectors of points whose scores are computed together: their sums fit into registers
@@ -53,7 +55,7 @@ class Alleles(NamedTuple):
 
     kmer_row_ND: np.ndarray  # int64
     first_N1: np.ndarray  # int64; the entries of haplotype n are [first_N1[n], first_N1[n + 1])
-    row_E: np.ndarray  # int64; rows of compared sites or of imputed sites where the haplotype has allele 1
+    row_E: np.ndarray  # uint32; rows of compared sites or of imputed sites where the haplotype has allele 1
 
 
 class Sums(NamedTuple):
@@ -88,7 +90,7 @@ def _ones(allele_XN: np.ndarray, first_row: int) -> tuple[np.ndarray, np.ndarray
     count_N = np.zeros(allele_XN.shape[1], np.int64)
     _count_ones(allele_XN, count_N)
     first_N1 = np.concatenate([[0], count_N.cumsum()])
-    row_E = np.empty(first_N1[-1], np.int64)
+    row_E = np.empty(first_N1[-1], np.uint32)
     _list_ones(allele_XN, first_row, first_N1[:-1].copy(), row_E)
     return first_N1, row_E
 
@@ -154,19 +156,26 @@ def _assign(order_N, alleles, key_RH, prior_H, n_points, score_BH, normaliser_2N
 
 
 @kernel(fast=True)
-def _add_small_shares(order_N, alleles, key_RH, prior_H, small_L, normaliser_2N, sums):  # type: ignore[no-untyped-def]
+def _add_small_shares(order_N, alleles, key_RL, prior_L, small_L, normaliser_2N, sums):  # type: ignore[no-untyped-def]
     """Add up the alleles of all haplotypes for the points small_L, whose sums are 0; see `_assign`."""
     kmer_row_ND, first_N1, row_E = alleles
+    score_L = np.empty(len(small_L), np.float32)
     for n in order_N:
-        for h in small_L:
-            score = prior_H[h] - normaliser_2N[0, n]
-            for d in range(kmer_row_ND.shape[1]):
-                score += key_RH[kmer_row_ND[n, d], h]
-            for e in range(first_N1[n], first_N1[n + 1]):
-                score += key_RH[row_E[e], h]
-            share = np.float32(math.exp(min(score, np.float32(0)))) * normaliser_2N[1, n]
-            if share > SMALLEST_MASS:
-                _add(n, h, share, alleles, sums)
+        for i in range(len(small_L)):
+            score_L[i] = prior_L[i] - normaliser_2N[0, n]
+        for d in range(kmer_row_ND.shape[1]):
+            row = kmer_row_ND[n, d]
+            for i in range(len(small_L)):
+                score_L[i] += key_RL[row, i]
+        for e in range(first_N1[n], first_N1[n + 1]):
+            row = row_E[e]
+            for i in range(len(small_L)):
+                score_L[i] += key_RL[row, i]
+        for i in range(len(small_L)):
+            # the exponential is 0 below -103, as in float32
+            if score_L[i] > np.float32(-103):
+                share = np.float32(math.exp(min(score_L[i], np.float32(0)))) * normaliser_2N[1, n]
+                _add(n, small_L[i], share, alleles, sums)
 
 
 @kernel(fast=True)
@@ -228,7 +237,10 @@ class CompiledEncoder:
         self._prior = float(weights["encoder.prior"])
 
     def encode(self, block: PanelBlock, *, with_members: bool = False) -> EncodedBlock:
-        """Return the inducing points of a block of the panel, see `BlockPredictor.encode`."""
+        """Return the inducing points of a block of the panel, see `BlockPredictor.encode`.
+
+        Raises InputError if the weights are not those of a model.
+        """
         group_N = initial_groups(block.typed_NS, self.inducing_points, self.shape)
         x_NX = np.concatenate([block.typed_NS, block.compared_NC], axis=1)
         start_HX = group_means(x_NX, group_N)
@@ -280,7 +292,10 @@ class CompiledEncoder:
         """Return the points of the next round and, `with_members`, the members of points."""
         order_N, alleles, labels, occurs_DV = context[:4]
         n_haplotypes, n_points, n_kmers = len(order_N), len(points.mass_H), context.n_kmers
-        key_RH, prior_H = self._keys(context, points)
+        with np.errstate(over="ignore", invalid="ignore"):
+            key_RH, prior_H = self._keys(context, points)
+        if not (np.isfinite(key_RH).all() and np.isfinite(prior_H).all()):
+            raise not_finite()
         n_features, n_padded = key_RH.shape
         sums = Sums(
             np.zeros((n_features + context.n_labels * with_labels, n_padded), np.float32),
@@ -294,11 +309,15 @@ class CompiledEncoder:
         n_members = _assign(
             order_N, alleles, key_RH, prior_H, n_points, score_BH, normaliser_2N, sums, members
         )
-        small_L = np.flatnonzero(sums.mass_H[:n_points] < SMALL_MASS)
+        # a point without haplotypes gets none in later rounds
+        small_L = np.flatnonzero((sums.mass_H[:n_points] < SMALL_MASS) & (points.mass_H > 0))
         if len(small_L):
             sums.sum_FH[:, small_L], sums.mass_H[small_L] = 0, 0
-            _add_small_shares(order_N, alleles, key_RH, prior_H, small_L, normaliser_2N, sums)
+            key_RL = np.ascontiguousarray(key_RH[:, small_L])
+            _add_small_shares(order_N, alleles, key_RL, prior_H[small_L], small_L, normaliser_2N, sums)
         mass_H = sums.mass_H[:n_points]
+        if not abs(mass_H.sum(dtype=np.float64) - n_haplotypes) < MAX_LOST * n_haplotypes:
+            raise not_finite()
         mean_FH = sums.sum_FH[:, :n_points] / np.maximum(mass_H, SMALLEST_MASS)
         mean_FH[mean_FH < SMALLEST_SHARE] = 0
         token_DVH = np.zeros((*occurs_DV.shape, n_points), np.float32)

@@ -90,7 +90,7 @@ def match_query(q, kmer_QD, missing_QD, keys, min_tolerance, memory, score_GH, r
             scaled = min_tolerance * valid_D[d]
             for h in range(n_points):
                 cumulative_H[h] += scaled * match_DH[d, h]
-                run_weight_DH[d, h] = fast_exp(cumulative_H[h])
+                run_weight_DH[d, h] = fast_exp(min(cumulative_H[h], zero))
         for t in range(tolerances):
             _sum_runs(run_weight_DH, first, stop, step_D, information_D, sum_H, information_H)
             length, information = 2 * side * tolerances + t, (2 * side + 1) * tolerances + t

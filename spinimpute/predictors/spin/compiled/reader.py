@@ -53,19 +53,21 @@ from spinimpute.runtime.kernels import kernel
 
 @kernel(fast=True)
 def _impute(match, weights, block, kmer_QD, missing_QD, out_QU):  # type: ignore[no-untyped-def]
-    """Write P(ALT) of all queries at all sites."""
+    """Write P(ALT) of all queries at all sites. Return whether all are finite."""
     min_tolerance, n_runs, n_sums = match
     pair, query, correction = weights
     keys, labels, sites, n_points, size, points, memory = block
     matching, attention, decoder = memory
     x_FH, logit_GH = attention.x_FH[:n_runs], attention.logit_GH[:n_sums]
+    finite = True
     for q in range(len(kmer_QD)):
         match_query(q, kmer_QD, missing_QD, keys, min_tolerance, matching, logit_GH, x_FH)
-        attend_query(pair, query, keys.log_mass_H, n_points, size, points, n_sums, attention)
-        decode_query(
+        finite &= attend_query(pair, query, keys.log_mass_H, n_points, size, points, n_sums, attention)
+        finite &= decode_query(
             correction, attention.gate_G, attention.correction_W, sites, labels, attention.attention_HG,
             decoder, q, out_QU,
         )  # fmt: skip
+    return finite
 
 
 class CompiledReader:
@@ -81,7 +83,10 @@ class CompiledReader:
     def predict(
         self, block: EncodedBlock, wanted_U: np.ndarray, alleles_QS: np.ndarray, known_QS: np.ndarray
     ) -> np.ndarray:
-        """Return P(ALT) at some sites of the block, float32 (U, Q). known_QS is 0 where a call is missing."""
+        """Return P(ALT) at some sites of the block, float32 (U, Q); NaN if results are not finite.
+
+        known_QS is 0 where a call is missing.
+        """
         present_H = block.points["mass_BH"] > 0
         token_HF, label_HU, mass_H = (
             block.points[name][present_H] for name in ("feature_BHF", "label_BHU", "mass_BH")
@@ -104,7 +109,8 @@ class CompiledReader:
         points = np.float32(count_feature(n_points))
         inputs = keys, Labels.of(label_HU[:, wanted_U]), sites, n_points, size, points, memory
         out_QU = np.empty((len(alleles_QS), len(wanted_U)), np.float32)
-        _impute(self._match, self._layers, inputs, kmer_QD, missing_QD, out_QU)
+        if not _impute(self._match, self._layers, inputs, kmer_QD, missing_QD, out_QU):
+            out_QU[:] = np.nan
         return out_QU.T
 
     def _keys(
