@@ -1,6 +1,6 @@
 """Names, sizes and options of neural processes.
 
-There are two families. The published models are those of the SPIN paper (Rastogi et al., ICLR 2023, Tables 16
+The published models follow the SPIN paper (Rastogi et al., ICLR 2023, Tables 16
 and 17). The improved models, which were developed for this package, compare the positions of points and start
 from other weights.
 

@@ -40,7 +40,7 @@ class ColumnWeights(NamedTuple):
 
 
 class ColumnNetwork:
-    """The network that weighs columns. `weights` are those of a `GenotypeSPIN`."""
+    """The network that computes weights of columns, from the weights of a `GenotypeSPIN`."""
 
     def __init__(self, weights: Mapping[str, np.ndarray], settings: SPINSettings) -> None:
         self._weights, self._k = weights, settings.k
