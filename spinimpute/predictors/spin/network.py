@@ -154,14 +154,12 @@ class GenotypeSPIN(nn.Module):
             allele_BQS, known_BQS, keys, self.settings.k, F.softplus(self.tolerance), self.settings.tolerances
         )
 
-    def attend(
-        self, allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys, matcher: Matcher = match
-    ) -> Tensor:
+    def attend(self, allele_BQS: Tensor, known_BQS: Tensor, keys: AttentionKeys) -> Tensor:
         """Return the attention (B, G, Q, H) of queries to inducing points, before the softmax.
 
         known_BQS is 0 where a call is missing. The attention of a query does not depend on other queries.
         """
-        matched = self.compare(allele_BQS, known_BQS, keys, matcher)
+        matched = self.compare(allele_BQS, known_BQS, keys, match)
         score_BGQH = matched.score_BGQH
         b, _, q, h = score_BGQH.shape
         log_mass_B1QH = keys.log_mass_BH.clamp(min=MIN_LOG_MASS)[:, None, None].expand(b, 1, q, h)

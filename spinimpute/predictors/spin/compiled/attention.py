@@ -16,7 +16,7 @@ import numpy as np
 from spinimpute.hmm.lanes import all_lanes, lane, load, maximum, sum_lanes
 from spinimpute.hmm.parameters import LANES
 from spinimpute.predictors.haplotype_attention.layers import dense, dense_relu, padded, transposed
-from spinimpute.predictors.spin.settings import ENTROPY_OFFSET, MIN_LOG_MASS, MIN_SCORE
+from spinimpute.predictors.spin.settings import ENTROPY_OFFSET, MIN_LOG_MASS, MIN_SCORE, POINT_FEATURES
 from spinimpute.runtime.fast_math import fast_exp, fast_log
 from spinimpute.runtime.kernels import kernel
 
@@ -146,7 +146,7 @@ def attend_query(pair, query, log_mass_H, n_points, size_feature, points_feature
     n_heads, check = len(prior_G), np.float32(0)
     eighth, third = np.float32(1 / 8), np.float32(1 / 3)
     n_padded = logit_GH.shape[1]
-    row = len(x_FH) - n_sums - 3
+    row = len(x_FH) - n_sums - POINT_FEATURES
     for g in range(n_sums):
         best = largest_of_row(logit_GH, g, n_points)
         for h in range(n_points):

@@ -197,8 +197,7 @@ class DeviceEngine(PanelEngine):
         fixed = points * (8 * features + 2 * sites) + columns * 3**k * points * 3
         of_haplotype = 2 * features + 5 * points + sites + self.blocks.shape.n_typed * 4
         heads = settings.heads + settings.pair_heads
-        inputs = 4 * settings.tolerances + settings.heads + 3
-        of_query = points * (2 * inputs + 2 * settings.hidden + 4 * heads)
+        of_query = points * (2 * settings.pair_features + 2 * settings.hidden + 4 * heads)
         if not uses_triton(self.blocks.device):
             of_query += 6 * columns * points
         of_query += SITES_PER_STEP * (2 * heads + 6 * 32) + sites // 2
