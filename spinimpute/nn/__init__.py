@@ -29,4 +29,10 @@ in this package, in `spinimpute.neural_processes` and in `spinimpute.tabular`:
     S  samples of a latent variable, or of a bootstrap
 
 A digit is an axis of that length: `square_B1H` has a second axis of length 1.
+
+This file does not import torch, because compiled code uses its constants without torch.
 """
+
+NO_POINT = -1e30  # logit of padding, below the logits of all inducing points
+SMALLEST_MASS = 1e-30  # avoids division by 0 for a point without datapoints
+MASS_OFFSET = 0.1  # in log(mass + offset): a point without datapoints keeps a finite prior

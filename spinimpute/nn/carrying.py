@@ -32,11 +32,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from spinimpute.nn import MASS_OFFSET, NO_POINT, SMALLEST_MASS
 from spinimpute.nn.checks import require_choice, require_count
-
-NO_POINT = -1e30  # logit of padding, below the logits of all inducing points
-SMALLEST_MASS = 1e-30  # avoids division by 0 for a point without datapoints
-MASS_OFFSET = 0.1  # in log(mass + offset): a point without datapoints keeps a finite prior
 
 Keys = TypeVar("Keys")
 Axis = Literal["points", "datapoints"]

@@ -30,7 +30,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spinimpute.nn.carrying import NO_POINT, CarriedPoints, CarryingEncoder, LabelledChunks
+from spinimpute.nn import NO_POINT
+from spinimpute.nn.carrying import CarriedPoints, CarryingEncoder, LabelledChunks
 from spinimpute.predictors.spin.decoder import LabelDecoder, SiteInformation, features_first
 from spinimpute.predictors.spin.kmers import split_columns
 from spinimpute.predictors.spin.matching import AttentionKeys, Match, Matcher, match

@@ -15,6 +15,7 @@ import numpy as np
 
 from spinimpute.genotypes.kmers import cut_columns
 from spinimpute.hmm.parameters import LANES
+from spinimpute.nn import MASS_OFFSET, NO_POINT
 from spinimpute.panels.panel_blocks import EncodedBlock, PanelBlock
 from spinimpute.predictors.haplotype_attention.layers import dense, padded, transposed
 from spinimpute.predictors.spin.compiled.attention import gelu
@@ -26,8 +27,6 @@ from spinimpute.predictors.spin.settings import (
     size_feature,
 )
 from spinimpute.runtime.kernels import kernel
-
-MASS_OFFSET, NO_POINT = 0.1, -1e30  # see `nn.carrying`
 
 
 class ColumnWeights(NamedTuple):

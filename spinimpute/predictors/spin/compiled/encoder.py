@@ -20,6 +20,7 @@ from spinimpute.genotypes.blocks import BlockShape, argsort_rows, group_means, i
 from spinimpute.genotypes.kmers import cut_columns, token_numbers
 from spinimpute.hmm.lanes import load, store
 from spinimpute.hmm.parameters import LANES
+from spinimpute.nn import SMALLEST_MASS
 from spinimpute.panels.panel_blocks import EncodedBlock, Members, PanelBlock
 from spinimpute.predictors.spin.compiled.attention import largest_of_row, sum_of_row
 from spinimpute.predictors.spin.compiled.columns import (
@@ -43,7 +44,6 @@ from spinimpute.runtime.kernels import kernel
 # Smaller shares of a haplotype in a point are not added up; but all are if the point has less mass than
 # SMALL_MASS, because its haplotypes may belong to it in the next round.
 MIN_SHARE, SMALL_MASS = 1e-9, 0.1
-SMALLEST_MASS = np.float32(1e-30)  # avoids division by 0 for a point without haplotypes
 MAX_LOST = 0.01  # share of the haplotypes that may belong to no point, by rounding
 SMALLEST_SHARE = 1e-12  # smaller means are set to 0: arithmetic on tiny numbers is slow
 HAPLOTYPES_AT_ONCE = 64  # haplotypes whose scores are computed together, so that keys stay in the cache

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import nn
 
-from spinimpute.nn.carrying import NO_POINT
+from spinimpute.nn import NO_POINT
 from spinimpute.predictors.spin.decoder import HeadAttention
 from spinimpute.predictors.spin.matching import AttentionKeys, Match
 from spinimpute.predictors.spin.network import GenotypeSPIN
