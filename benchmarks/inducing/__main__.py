@@ -47,7 +47,7 @@ def make_parser() -> argparse.ArgumentParser:
     sub.add_argument("--seed", type=int, default=1, help="of the draw of typed sites")
 
     sub = command("membership", membership, "Whether a person's presence in the panel can be told.")
-    sub.add_argument("--points", type=numbers, default=[8, 16, 64, 256], metavar="H,...")
+    sub.add_argument("--points", type=numbers, default=[16, 64, 256, 1024], metavar="H,...")
     sub.add_argument("--dosage-points", type=numbers, default=[16, 64, 256], metavar="H,...")
     sub.add_argument("--seeds", type=int, default=5, help="random halves of the panel (default: 5)")
     sub.add_argument("--dosage-seeds", type=int, default=3, help="halves whose people are imputed, too")

@@ -14,12 +14,15 @@ import torch
 
 from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor, EncodedBlock
+from spinimpute.panels.soft_alleles import PointStates
 from spinimpute.predictors.spin.kmers import kmer_numbers, split_columns
 
 Features = dict[str, np.ndarray]
 LEAST = 1e-7  # probability of an allele that nothing speaks for
 DOSAGE_STEP = 1e-4  # of a dosage written with --decimals 4, which tell more than the default's three
 ERRORS = (0.001, 0.03)
+JUMP = 0.01  # probability that a haplotype leaves the links between two blocks
+LEAST_FORWARD = 1e-300  # avoids the log of 0
 
 
 def of_person(value_Q: np.ndarray) -> np.ndarray:
@@ -45,24 +48,29 @@ def count_features(
     return {"ratio": of_person(ratio_Q), "impossible": -of_person(impossible_Q)}
 
 
-def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarray) -> Features:
-    """Return how likely a person's haplotypes are as noisy draws from the inducing points, block by block.
+def file_features(
+    alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarray
+) -> tuple[Features, Features]:
+    """Return how likely a person's haplotypes are as noisy draws from the inducing points, without and with
+    the links between blocks.
 
-    "own" uses the sites that a block imputes; each site counts once. "wide" uses untyped sites, and the
-    K-mers of typed sites in and around the block, which distinguish inducing points. The number in a name is
-    the error rate of the draws.
+    Without links, the blocks are independent. With links, the haplotypes go from point to point along the
+    chromosome (`LinkedBlocks`). "own" uses the sites that a block imputes; each site counts once. "wide" uses
+    untyped sites, and the K-mers of typed sites in and around the block, which distinguish inducing points.
+    The number in a name is the error rate of the draws.
     """
     names = [f"{reach} {error}" for reach in ("own", "wide") for error in ERRORS]
-    out = {name: np.zeros(alleles_XQ.shape[1]) for name in names}
+    alone = {name: np.zeros(alleles_XQ.shape[1]) for name in names}
+    chains = {name: LinkedBlocks() for name in names}
     frequency = panel.frequency
     for number in range(panel.n_blocks):
-        block = panel.read(number)
+        block, states = panel.read(number), panel.read_states(number)
         index_U = block.sites.panel_index_U
         label_HU = block.points["label_BHU"]
         known_U, untyped_U = sites[index_U], ~np.isin(index_U, panel.array_index)
         share_H = block.points["mass_BH"] / panel.n_haplotypes
         token_HDV, kmer_DQ = _known_kmers(block, panel.array_index, alleles_XQ, sites)
-        for name in out:
+        for name in names:
             reach, text = name.split()
             error = float(text)
             chosen_U = known_U if reach == "own" else known_U & untyped_U
@@ -72,8 +80,44 @@ def file_features(alleles_XQ: np.ndarray, panel: InducingPanel, sites: np.ndarra
             if reach == "wide":
                 of_panel_DV = np.tensordot(share_H, token_HDV, axes=1)
                 fit_HQ += _kmer_fit((1 - error) * token_HDV + error * of_panel_DV, kmer_DQ)
-            out[name] += _mixture(fit_HQ, share_H)
-    return {name: of_person(value) for name, value in out.items()}
+            alone[name] += _mixture(fit_HQ, share_H)
+            chains[name].add(fit_HQ, share_H, states)
+    linked = {f"{name}, linked": of_person(chain.likelihood_Q) for name, chain in chains.items()}
+    return {name: of_person(value) for name, value in alone.items()}, linked
+
+
+class LinkedBlocks:
+    """The likelihood of haplotypes that follow the links from point to point: the forward algorithm.
+
+    A haplotype leaves the links with the probability JUMP, or if its point has none; it then goes to a random
+    point.
+
+    Attributes
+    ----------
+    likelihood_Q : ndarray
+        Log likelihood of each haplotype in the blocks that have been added.
+    """
+
+    def __init__(self) -> None:
+        self.likelihood_Q: np.ndarray = np.zeros(0)
+        self._forward_HQ: np.ndarray = np.zeros((0, 0))
+
+    def add(self, fit_HQ: np.ndarray, share_H: np.ndarray, states: PointStates) -> None:
+        """Add the next block: log likelihoods of the haplotypes given a point, shares and links of points."""
+        prior_HQ = np.repeat(share_H[:, None] / share_H.sum(), fit_HQ.shape[1], axis=1)
+        if not len(self._forward_HQ):
+            self.likelihood_Q = np.zeros(fit_HQ.shape[1])
+        else:
+            link_PH = np.zeros((len(self._forward_HQ), len(fit_HQ)))
+            from_L = np.repeat(np.arange(len(link_PH)), np.diff(states.first_P1))
+            link_PH[from_L, states.to_L] = states.share_L
+            linked_HQ = (1 - JUMP) * (link_PH.T @ self._forward_HQ)
+            prior_HQ = linked_HQ + (1 - linked_HQ.sum(0)) * prior_HQ
+        best_Q = fit_HQ.max(0)
+        forward_HQ = prior_HQ * np.exp(fit_HQ - best_Q) + LEAST_FORWARD
+        total_Q = forward_HQ.sum(0)
+        self.likelihood_Q = self.likelihood_Q + best_Q + np.log(total_Q)
+        self._forward_HQ = forward_HQ / total_Q
 
 
 def _known_kmers(

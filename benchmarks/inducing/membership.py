@@ -147,12 +147,14 @@ class Findings:
     def report(self, case: Case, whole: spinimpute.Panel, arguments: argparse.Namespace) -> str:
         outcomes = self.outcomes()
         members, others = np.sum(self.tested, axis=0)
+        dosages = ""
+        if arguments.dosage_seeds:
+            dosages = f" ({arguments.dosage_seeds} halves and at most {arguments.dosage_people} of each for dosages)"
         text = [
             f"# {case.name}: who was in the panel?",
             f"Files of a random half of {whole.n_samples:,} people ({whole.n_haplotypes // 2:,} haplotypes), "
             f"{whole.chrom}:{whole.position[0]}-{whole.position[-1]}; {arguments.seeds} halves, "
-            f"{members:,} members and {others:,} others tested ({arguments.dosage_seeds} halves and at most "
-            f"{arguments.dosage_people} of each for dosages).",
+            f"{members:,} members and {others:,} others tested{dosages}.",
             "AUC ± standard deviation over halves / share of members found at 1 % false positives. Of each "
             "attack the better of two: the best single feature, chosen afterwards, and logistic regression "
             "taught by the other halves. 0.5 and 1 % are a coin's.",
@@ -227,7 +229,7 @@ def make(
 def about_files(
     half: Half, case: Case, points: Sequence[int], threads: int, work: Path, found: Findings
 ) -> None:
-    """Record the attack of somebody who has the file."""
+    """Record the attacks of somebody who has the file, and of somebody who has it without the links."""
     for i, h in enumerate(points):
         with (
             make(half.panel, case, h, threads, work) as file,
@@ -238,11 +240,16 @@ def about_files(
                 counts = count_features(half.alleles_XQ, file, reference, sites)
                 if i == 0:
                     found.add("allele counts", 0, name, counts, half.member)
-                features = against(
-                    file_features(half.alleles_XQ, file, sites),
-                    file_features(half.alleles_XQ, reference, sites),
+                alone, linked = (
+                    against(*features)
+                    for features in zip(
+                        file_features(half.alleles_XQ, file, sites),
+                        file_features(half.alleles_XQ, reference, sites),
+                        strict=True,
+                    )
                 )
-                found.add("the file", h, name, {**features, **counts}, half.member)
+                found.add("the file without links", h, name, {**alone, **counts}, half.member)
+                found.add("the file", h, name, {**alone, **linked, **counts}, half.member)
 
 
 def about_dosages(

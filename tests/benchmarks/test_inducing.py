@@ -1,8 +1,10 @@
 """The benchmark of inducing panels: attacks that must succeed or fail by construction, and its commands."""
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,17 @@ import pytest
 
 import spinimpute
 from benchmarks.imputation.cases import REPOSITORY, Case
-from benchmarks.inducing.attacks import carrier_ranks, count_features, dosage_features, file_features
+from benchmarks.inducing.attacks import (
+    JUMP,
+    LinkedBlocks,
+    carrier_ranks,
+    count_features,
+    dosage_features,
+    file_features,
+)
 from benchmarks.inducing.decisions import Trial, area, best_feature, found_at, learned
 from benchmarks.inducing.membership import draw
+from spinimpute.panels.soft_alleles import PointStates
 
 pytestmark = pytest.mark.slow
 
@@ -70,13 +80,40 @@ def test_files_of_all_haplotypes_give_their_people_away(half_files: tuple) -> No
     half, file, reference = half_files
     everywhere = np.ones(file.n_sites, dtype=bool)
     assert half.member.sum() == 20
-    features = file_features(half.alleles_XQ, file, everywhere)
+    features, linked = file_features(half.alleles_XQ, file, everywhere)
     # 30 kb have few haplotypes: others have the same ones
     assert area(features["wide 0.001"], half.member) > 0.58
+    assert area(linked["own 0.001, linked"], half.member) > area(features["own 0.001"], half.member)
     counts = count_features(half.alleles_XQ, file, reference, everywhere)
     assert (counts["impossible"][half.member] == 0).all()
     nothing = count_features(half.alleles_XQ, file, reference, ~everywhere)
     assert all((values == 0).all() for values in nothing.values())
+
+
+def test_linked_blocks_sum_over_all_paths() -> None:
+    rng = np.random.default_rng(3)
+    sizes, n_queries = (3, 4, 2), 5
+    fits = [rng.normal(size=(n, n_queries)) for n in sizes]
+    shares = [rng.dirichlet(np.ones(n)) for n in sizes]
+    links = [rng.dirichlet(np.ones(after), before) for before, after in pairwise(sizes)]
+    links[0][1] = 0  # a point without links
+    links[1][0] = 0, 1
+    chain = LinkedBlocks()
+    for b, n in enumerate(sizes):
+        link_PH = links[b - 1] if b else np.zeros((0, n))
+        first_P1 = np.concatenate([[0], (link_PH > 0).sum(1).cumsum()]).astype(np.int64)
+        states = PointStates(
+            shares[b], np.zeros((0, n)), first_P1, link_PH.nonzero()[1], link_PH[link_PH > 0]
+        )
+        chain.add(fits[b], shares[b], states)
+    expected_Q = np.zeros(n_queries)
+    for path in itertools.product(*map(range, sizes)):
+        p = shares[0][path[0]]
+        for (before, after), link_PH, share_H in zip(pairwise(path), links, shares[1:], strict=True):
+            follows = (1 - JUMP) * link_PH[before].sum()
+            p *= (1 - JUMP) * link_PH[before, after] + (1 - follows) * share_H[after]
+        expected_Q += p * np.exp(sum(fit_HQ[h] for fit_HQ, h in zip(fits, path, strict=True)))
+    np.testing.assert_allclose(chain.likelihood_Q, np.log(expected_Q))
 
 
 def test_loss_of_the_truth_is_least(half_files: tuple) -> None:
@@ -103,6 +140,12 @@ def test_commands(simulated: Case, tmp_path: Path) -> None:
     (folder,) = tmp_path.iterdir()
     assert {path.name for path in folder.iterdir()} == {"configuration.json", "membership.tsv", "report.md"}
     report = (folder / "report.md").read_text()
-    for attack in ("allele counts", "the file, h = 4", "imputed dosages, h = 4", "the panel itself (100%"):
+    for attack in (
+        "allele counts",
+        "the file without links, h = 4",
+        "the file, h = 4",
+        "imputed dosages, h = 4",
+        "the panel itself (100%",
+    ):
         assert f"| {attack}" in report
     assert str(tmp_path) not in (folder / "configuration.json").read_text()
