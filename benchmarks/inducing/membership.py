@@ -147,9 +147,9 @@ class Findings:
     def report(self, case: Case, whole: spinimpute.Panel, arguments: argparse.Namespace) -> str:
         outcomes = self.outcomes()
         members, others = np.sum(self.tested, axis=0)
-        dosages = ""
+        dosages, n = "", arguments.dosage_people
         if arguments.dosage_seeds:
-            dosages = f" ({arguments.dosage_seeds} halves and at most {arguments.dosage_people} of each for dosages)"
+            dosages = f" ({arguments.dosage_seeds} halves and at most {n} of each for dosages)"
         text = [
             f"# {case.name}: who was in the panel?",
             f"Files of a random half of {whole.n_samples:,} people ({whole.n_haplotypes // 2:,} haplotypes), "

@@ -34,6 +34,7 @@ from typing import Any
 import numpy as np
 
 from spinimpute.genotypes.blocks import BlockShape
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import (
@@ -297,6 +298,12 @@ class InducingPanel:
         Raises InputError if the file has another number of blocks than its array needs.
         """
         return self._plan.blocks(start, stop)
+
+    def imputed_sites(self, blocks: range) -> Interval:
+        """Return the sites that neighbouring blocks impute."""
+        first, _ = self._plan.span(blocks[0], 0, self.n_sites)
+        _, stop = self._plan.span(blocks[-1], 0, self.n_sites)
+        return Interval(first, stop)
 
     def read(self, block: int, start: int = 0, stop: int | None = None) -> EncodedBlock:
         """Read the inducing points of a block, with soft alleles at the sites in [start, stop).

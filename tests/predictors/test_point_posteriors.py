@@ -1,6 +1,7 @@
 """The model of Li and Stephens over inducing points."""
 
 import struct
+import weakref
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -309,3 +310,41 @@ def test_the_mean_of_both(
     varies = (encoded.sites.frequency_U > 0) & (encoded.sites.frequency_U < 1)
     index_U = encoded.sites.panel_index_U
     np.testing.assert_allclose(found.pool(0, encoded)[varies], posteriors[index_U][varies], atol=1e-6)
+
+
+def test_queries_in_groups(
+    points: spinimpute.InducingPanel,
+    example_panel: spinimpute.Panel,
+    random_predictor: SPINPredictor,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Results depend neither on the size of groups nor on where they are stored; groups bound the memory."""
+    monkeypatch.setattr(point_posteriors, "TILE_GAPS", 24)
+    monkeypatch.setattr(point_posteriors, "FLANK", 16)
+    monkeypatch.setattr(engines, "QUERIES_PER_TASK", 3)
+    alleles_TQ = example_panel.alleles(0, example_panel.n_sites)[TYPED][:, :37].astype(np.int8)
+    alleles_TQ[np.random.default_rng(4).random(alleles_TQ.shape) < 0.1] = -1
+    windows = [Interval(20, 1_000), Interval(1_000, 1_003), Interval(1_003, 4_000)]
+    alive: list[weakref.ref[np.ndarray]] = []
+    most = 0
+
+    def counted(*arguments: Any) -> TilePosteriors:
+        nonlocal most
+        found = posteriors_of(*arguments)
+        alive.append(weakref.ref(found.entries.first_QP1))
+        arrays = [array for one in alive if (array := one()) is not None]
+        most = max(most, sum(map(len, arrays)))
+        return found
+
+    monkeypatch.setattr(engines, "posteriors_of", counted)
+    expected = None
+    for n_at_once, max_entries in ((37, 10**9), (7, 10**9), (7, 0), (1, 0), (40, 0)):
+        monkeypatch.setattr(engines, "QUERIES_AT_ONCE", n_at_once)
+        monkeypatch.setattr(engines, "MAX_ENTRIES_IN_MEMORY", max_entries)
+        most = 0
+        with InducingEngine(random_predictor, points, ImputationJob(points, TYPED, 1, 37)) as engine:
+            found = [p_UQ.tobytes() for p_UQ in engine.predict_windows(windows, alleles_TQ)]
+        assert [len(one) for one in found] == [4 * 37 * window.n_sites for window in windows]
+        assert most == min(n_at_once, 37)
+        expected = expected or found
+        assert found == expected

@@ -6,14 +6,20 @@ task of the thread pool is one block (8 gaps between typed sites by default), or
 blocks for several queries (`point_posteriors`). Blocks are read whole, and tiles do not depend on windows.
 Results therefore do not depend on how a chromosome is cut into windows.
 
+The posteriors of a query in a tile take up to 140 kB, so `InducingEngine` computes a tile for a group of
+queries at a time, and stores P(ALT) of all queries until the windows of the tile have been taken.
+
 Axes: T typed sites, Q queries, U sites of a window or block, S typed places of a block, V sites of the array
 of a `.spip` file. A place is a typed site of the block, or padding.
 """
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, closing
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
@@ -23,11 +29,13 @@ from spinimpute.panels.inducing_panel import InducingPanel
 from spinimpute.panels.panel_blocks import BlockPredictor, BlockReader, EncodedBlock, PanelBlock
 from spinimpute.panels.soft_alleles import round_points
 from spinimpute.predictors.interface import Engine, ImputationJob, panel_frequencies
+from spinimpute.predictors.results import FileResults, MemoryResults
 from spinimpute.predictors.spin.panel_posteriors import PanelEngine
 from spinimpute.predictors.spin.point_posteriors import (
     POINT_WEIGHT,
     PointChain,
     TilePosteriors,
+    TileStates,
     posteriors_of,
     tile_of,
 )
@@ -35,6 +43,8 @@ from spinimpute.runtime.errors import InputError, argument
 
 Result = TypeVar("Result")
 QUERIES_PER_TASK = 32  # queries whose posteriors one thread computes together
+QUERIES_AT_ONCE = 512  # queries whose posteriors are in memory at a time
+MAX_ENTRIES_IN_MEMORY = 16_000_000  # sites x queries of a tile; larger results are stored in a file
 
 
 class BlockEngine(PanelEngine):
@@ -117,43 +127,71 @@ class InducingEngine(Engine):
         # row of typed_TQ for each site of the array; -1 if it is not typed, or outside the imputed region
         self._row_V = np.where(np.isin(array, job.typed_index), row_V, -1)
         self._chain = PointChain(panel)
-        # the tile whose posteriors were computed last, its alleles, and the posteriors
-        self._last: tuple[range, np.ndarray, list[TilePosteriors]] | None = None
+        self._scratch = Path(tempfile.gettempdir()) if job.scratch is None else job.scratch
 
     def predict_windows(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Yield P(ALT) of each window, see `Engine`."""
-        for window in windows:
-            yield self._predict_window(window, typed_TQ)
+        n_queries = typed_TQ.shape[1]
+        last_tile, sites, results = range(0), Interval(0, 0), MemoryResults(np.empty((0, 0), np.float32))
+        with ExitStack() as open_results:
+            for window in windows:
+                p_UQ = np.empty((window.n_sites, n_queries), np.float32)
+                blocks = self.panel.blocks(window.start, window.stop)
+                first = blocks.start
+                while first < blocks.stop and n_queries:
+                    tile, around = tile_of(self.panel, first)
+                    if tile != last_tile:
+                        open_results.close()
+                        last_tile, sites = tile, self._sites(tile, windows)
+                        results = open_results.enter_context(closing(self._storage(sites, n_queries)))
+                        self._impute_tile(tile, around, sites, typed_TQ, results)
+                    start, stop = max(window.start, sites.start), min(window.stop, sites.stop)
+                    part_XQ = results.take(start - sites.start, stop - sites.start)
+                    p_UQ[start - window.start : stop - window.start] = part_XQ
+                    first = tile.stop
+                yield p_UQ
 
-    def _predict_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:
-        """Return P(ALT) of one window; in blocks without typed sites, the panel's ALT frequencies."""
-        p_UQ = panel_frequencies(self.panel.frequency, window, typed_TQ.shape[1])
-        if not typed_TQ.shape[1]:
-            return p_UQ
-        blocks = self.panel.blocks(window.start, window.stop)
-        first = blocks.start
-        while first < blocks.stop:
-            tile, around = tile_of(self.panel, first)
-            part = range(first, min(tile.stop, blocks.stop))
-            if self._last is None or self._last[0] != tile or self._last[1] is not typed_TQ:
-                self._last = None  # frees memory
-                self._last = tile, typed_TQ, self._posteriors(tile, around, typed_TQ)
-            work = partial(self._impute_block, window, tile.start, self._last[2], typed_TQ, p_UQ)
-            list(self.pool.map(work, part))
-            first = part.stop
+    def _sites(self, tile: range, windows: Sequence[Interval]) -> Interval:
+        """Return the sites of a tile from the first to the last window."""
+        sites = self.panel.imputed_sites(tile)
+        return Interval(max(sites.start, windows[0].start), min(sites.stop, windows[-1].stop))
+
+    def _storage(self, sites: Interval, n_queries: int) -> MemoryResults:
+        """Return a storage for the results of a tile."""
+        if sites.n_sites * n_queries > MAX_ENTRIES_IN_MEMORY:
+            return FileResults(sites.n_sites, n_queries, self._scratch)
+        return MemoryResults(np.empty((sites.n_sites, n_queries), np.float32))
+
+    def _impute_tile(
+        self, tile: range, around: range, sites: Interval, typed_TQ: np.ndarray, results: MemoryResults
+    ) -> None:
+        """Store P(ALT) at the sites of a tile; in blocks without typed sites, the panel's ALT frequencies."""
+        states = self._chain.states(around)
+        for first in range(0, typed_TQ.shape[1], QUERIES_AT_ONCE):
+            queries = slice(first, first + QUERIES_AT_ONCE)
+            results.put(0, queries, self._impute_queries(tile, around, sites, states, typed_TQ[:, queries]))
+
+    def _impute_queries(
+        self, tile: range, around: range, sites: Interval, states: TileStates, typed_TQ: np.ndarray
+    ) -> np.ndarray:
+        """Return P(ALT) of some queries at the sites of a tile, float32 (U, Q)."""
+        posteriors = self._posteriors(tile, around, states, typed_TQ)
+        p_UQ = panel_frequencies(self.panel.frequency, sites, typed_TQ.shape[1])
+        work = partial(self._impute_block, sites, tile.start, posteriors, typed_TQ, p_UQ)
+        list(self.pool.map(work, self.panel.blocks(sites.start, sites.stop)))
         return p_UQ
 
     def _impute_block(
         self,
-        window: Interval,
+        sites: Interval,
         first: int,
         posteriors: Sequence[TilePosteriors],
         typed_TQ: np.ndarray,
         p_UQ: np.ndarray,
         number: int,
     ) -> None:
-        """Write P(ALT) of a block to its sites of the window; `first` is the first block of its tile."""
-        block = self.panel.read(number, window.start, window.stop)
+        """Write P(ALT) of a block to its sites of `sites`; `first` is the first block of its tile."""
+        block = self.panel.read(number, sites.start, sites.stop)
         places = block.places
         visible = slice(places.first, places.last)
         if (self._row_V[visible] < 0).all():
@@ -167,11 +205,12 @@ class InducingEngine(Engine):
         frequency_U1 = block.sites.frequency_U[:, None]
         weight_U1 = np.float32(POINT_WEIGHT) * ((frequency_U1 > 0) & (frequency_U1 < 1))
         mean_UQ = (1 - weight_U1) * spin_UQ + weight_U1 * copied_UQ
-        p_UQ[block.sites.panel_index_U - window.start] = mean_UQ
+        p_UQ[block.sites.panel_index_U - sites.start] = mean_UQ
 
-    def _posteriors(self, tile: range, around: range, typed_TQ: np.ndarray) -> list[TilePosteriors]:
+    def _posteriors(
+        self, tile: range, around: range, states: TileStates, typed_TQ: np.ndarray
+    ) -> list[TilePosteriors]:
         """Return the posteriors of points in the blocks of a tile, of several queries each."""
-        states = self._chain.states(around)
         core = slice(tile.start - around.start, tile.stop - around.start)
         allele_SQ = self._alleles(self._chain.typed(around), typed_TQ)
 
