@@ -50,6 +50,7 @@ SETTINGS: dict[str, ModuleType] = {
     "MAX_SLOPE": doubts,
     "WHOLE_BLOCK_SITES": tile,
     "POSTERIOR_WEIGHT": panel_posteriors,
+    "LARGE_PANEL_WEIGHT": panel_posteriors,
     "POINT_WEIGHT": spin_engine,
 }
 TODAY = "today's"

@@ -21,7 +21,7 @@ from spinimpute.hmm.typed_alleles import TypedAlleles
 from spinimpute.panels.panel import Panel
 from spinimpute.predictors.haplotype_attention.engine import HaplotypeEngine, TileTask
 from spinimpute.predictors.haplotype_attention.ibs_classes import BlockCandidates
-from spinimpute.predictors.haplotype_attention.posterior_alleles import posterior_alleles
+from spinimpute.predictors.haplotype_attention.posterior_alleles import large_panel_share, posterior_alleles
 from spinimpute.predictors.haplotype_attention.tile import (
     CANDIDATES,
     PanelTile,
@@ -31,7 +31,15 @@ from spinimpute.predictors.haplotype_attention.tile import (
 )
 from spinimpute.predictors.interface import WINDOW_ENTRIES, WINDOW_SITES, Engine
 
-POSTERIOR_WEIGHT = 0.5  # of the posteriors in the mean: best or nearly so on all sets (benchmarks/tried.md)
+# Weights of the posteriors in the mean. In a large panel, many haplotypes share an inducing point, so that
+# SPIN knows less than the posteriors (benchmarks/tried.md).
+POSTERIOR_WEIGHT = 0.5
+LARGE_PANEL_WEIGHT = 0.9
+
+
+def weight_of_posteriors(n_haplotypes: int) -> float:
+    """Return the weight of the posteriors: POSTERIOR_WEIGHT, in large panels up to LARGE_PANEL_WEIGHT."""
+    return POSTERIOR_WEIGHT + (LARGE_PANEL_WEIGHT - POSTERIOR_WEIGHT) * large_panel_share(n_haplotypes)
 
 
 class PosteriorTiles:
@@ -89,12 +97,13 @@ class PanelEngine(Engine):
         if not len(self.typed_index):
             yield from predicted
             return
+        weight = np.float32(weight_of_posteriors(self.panel.n_haplotypes))
         with (
             HaplotypeEngine(PosteriorTiles(), self.job, self.pool) as engine,
             closing(engine.predict_windows(windows, typed_TQ)) as copied,
         ):
             for p_UQ, copied_UQ in zip(predicted, copied, strict=True):
                 copied_UQ -= p_UQ
-                copied_UQ *= POSTERIOR_WEIGHT
+                copied_UQ *= weight
                 p_UQ += np.nan_to_num(copied_UQ, copy=False, nan=0)
                 yield p_UQ

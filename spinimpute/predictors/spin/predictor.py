@@ -29,7 +29,7 @@ from spinimpute.predictors.registry import SPIN_KIND
 from spinimpute.predictors.spin.compiled.encoder import CompiledEncoder
 from spinimpute.predictors.spin.compiled.reader import CompiledReader
 from spinimpute.predictors.spin.engine import BlockEngine, InducingEngine, not_finite
-from spinimpute.predictors.spin.panel_posteriors import POSTERIOR_WEIGHT
+from spinimpute.predictors.spin.panel_posteriors import LARGE_PANEL_WEIGHT, POSTERIOR_WEIGHT
 from spinimpute.predictors.spin.point_posteriors import POINT_WEIGHT, needed_array_sites
 from spinimpute.predictors.spin.settings import SPINSettings, check_weights
 from spinimpute.predictors.typed_tiles import TileStarts
@@ -74,7 +74,8 @@ class SPINPredictor(Predictor):
         self._reader = CompiledReader(weights, settings)
         # identifies what inducing points depend on
         self.points_fingerprint = f"{fingerprint} k={settings.k} rounds={settings.rounds} encoder={ENCODER}"
-        self.fingerprint = f"{self.points_fingerprint} posteriors={POSTERIOR_WEIGHT:g},{POINT_WEIGHT:g}"
+        weights_of_means = f"{POSTERIOR_WEIGHT:g}-{LARGE_PANEL_WEIGHT:g},{POINT_WEIGHT:g}"
+        self.fingerprint = f"{self.points_fingerprint} posteriors={weights_of_means}"
         self.inducing_points = inducing_points or DEFAULT_INDUCING_POINTS
         self.shape = shape or settings.shape
         self._encoder = CompiledEncoder(weights, settings, self.inducing_points, self.shape)
