@@ -7,6 +7,7 @@
     python -m benchmarks.neural_processes calibration --context 64 128
     python -m benchmarks.neural_processes figure
     python -m benchmarks.neural_processes contexts
+    python -m benchmarks.neural_processes sunspots
 
 All models are trained on the same tasks. Results with configuration and log go to results/DATE-NAME, or to
 results/DATE-NAME-steps-N if the number of steps is not 600. `--after-steps N` starts from the models of such
@@ -22,12 +23,15 @@ rate in
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from benchmarks.neural_processes.calibrate import calibrate
 from benchmarks.neural_processes.contexts import contexts
 from benchmarks.neural_processes.cost import cost, large
 from benchmarks.neural_processes.figure import figure
 from benchmarks.neural_processes.results import INDUCING, STEPS
+from benchmarks.neural_processes.sunspots import PICTURE, sunspots
+from benchmarks.neural_processes.sunspots import STEPS as SUNSPOT_STEPS
 from benchmarks.neural_processes.train import train
 from spinimpute.neural_processes.gaussian_tasks import KERNELS
 from spinimpute.neural_processes.settings import IMPROVED, KINDS
@@ -74,6 +78,12 @@ def main() -> None:
             )
             sub.add_argument("--floor", type=float, default=0.1)
             sub.add_argument("--kernel", default="rbf", choices=KERNELS)
+    sub = commands.add_parser("sunspots", help="gaps in a real time series")
+    sub.set_defaults(function=sunspots)
+    sub.add_argument("--threads", type=int, default=1)
+    sub.add_argument("--steps", type=int, default=SUNSPOT_STEPS)
+    sub.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    sub.add_argument("--picture", type=Path, default=PICTURE, help="SVG file to write")
     arguments = parser.parse_args()
     arguments.function(arguments)
 

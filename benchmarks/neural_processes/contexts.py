@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.imputation.tables import markdown
+from benchmarks.neural_processes import sunspots
 from benchmarks.neural_processes.results import RESULTS, STEPS, find_folder
 from spinimpute.neural_processes.settings import KINDS
 
@@ -118,6 +119,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "trained": trained,
     "further": further,
     "floor": floor,
+    "sunspots": sunspots.table,
 }
 
 
