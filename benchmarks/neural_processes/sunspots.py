@@ -34,7 +34,7 @@ NAME = "sunspots"  # of the results
 FIRST_TEST_YEAR = 1900
 WINDOW, GAP = 40, 10  # years
 HIDDEN = slice((WINDOW - GAP) // 2, (WINDOW + GAP) // 2)  # years of a window
-STEPS = 1_200
+STEPS = 3_000
 # as in docs/neural-processes.md
 SETTINGS: dict[str, Any] = {"kind": "CIPNP+", "context": (3, 20), "width": 64, "heads": 4}
 SHOWN = (1920, 1960)  # first years of the windows in the picture
@@ -109,13 +109,11 @@ def gaussian_process(y: np.ndarray, kernel: Kernel) -> Predict:
     fitted = GaussianProcessRegressor(kernel).fit(np.arange(len(y))[:, None], (y - mean) / sd).kernel_
 
     def predict(gaps: Gaps) -> tuple[np.ndarray, np.ndarray]:
-        found = []
-        for known in gaps.y_context:
-            of_window = GaussianProcessRegressor(fitted, optimizer=None)
-            of_window.fit(gaps.x_context[:, None], (known - mean) / sd)
-            found.append(of_window.predict(gaps.x_gap[:, None], return_std=True))
-        means, sds = (np.stack(part) for part in zip(*found, strict=True))
-        return means * sd + mean, sds * sd
+        # all windows have the same known years: each is an output of one process
+        of_windows = GaussianProcessRegressor(fitted, optimizer=None)
+        of_windows.fit(gaps.x_context[:, None], (gaps.y_context.T - mean) / sd)
+        mean_QB, sd_QB = of_windows.predict(gaps.x_gap[:, None], return_std=True)
+        return mean_QB.T * sd + mean, sd_QB.T * sd
 
     return predict
 
@@ -200,7 +198,9 @@ def draw(found: dict[str, Any], path: Path) -> None:
             axes.axvspan(x[HIDDEN][0] - 0.5, x[HIDDEN][-1] + 0.5, color="0.94")
             axes.plot(x, true**2, color="0.7", linewidth=0.8)
             axes.plot(np.delete(x, HIDDEN), np.delete(true, HIDDEN) ** 2, "k.", label="known years")
-            axes.plot(x[HIDDEN], true[HIDDEN] ** 2, "ko", fillstyle="none", markersize=4, label="hidden years")
+            axes.plot(
+                x[HIDDEN], true[HIDDEN] ** 2, "ko", fillstyle="none", markersize=4, label="hidden years"
+            )
             for color, (name, both) in enumerate(found["shown"].items()):
                 mean, sd = (np.array(part[number]) for part in both)
                 low, high = (mean + sign * INTERVALS["90 %"] * sd for sign in (-1, 1))

@@ -3,12 +3,15 @@
 import json
 import shutil
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import numpy as np
 import pytest
+from scipy.stats import norm
 from torch import Tensor
 
-from benchmarks.neural_processes import results
+from benchmarks.neural_processes import results, sunspots
 from benchmarks.neural_processes import train as training
 from benchmarks.neural_processes.__main__ import main
 from benchmarks.neural_processes.figure import likelihoods
@@ -175,3 +178,43 @@ def test_figure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "2026-01-01-cost" / "cost.tsv").write_text("kind\tcontext\tseconds\tMB\nCANP\t64\t0.1\t2\n")
     call(monkeypatch, "figure")
     assert (folder / "2026-01-01-cost" / "against-context.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_sunspots(folder, tmp_path, monkeypatch) -> None:
+    """Two steps suffice to see that everything is written and that the picture is the same again."""
+    picture = tmp_path / "sunspots.svg"
+    call(monkeypatch, "sunspots", "--steps", 2, "--seeds", 1, 2, "--picture", picture)
+    (path,) = folder.glob("*-sunspots/scores.json")
+    found = json.loads(path.read_text())
+    assert len(found["scores"]["CIPNP+"]) == len(found["CPU seconds of fits"]) == 2
+    assert "CIPNP+" in sunspots.table(folder)
+    first = picture.read_text()
+    sunspots.draw(found, picture)
+    assert picture.read_text() == first
+    ET.fromstring(first)
+
+
+def test_scores_of_a_gap_with_known_answers() -> None:
+    gaps = sunspots.hide(np.zeros((2, sunspots.WINDOW)))
+    assert gaps.x_context.tolist() == [*range(15), *range(25, 40)]
+    found = sunspots.score(gaps, np.full((2, 10), [0.0, 1.0, 2.0, 3.0, 4.0] * 2), np.ones((2, 10)))
+    assert found["log-likelihood"] == pytest.approx(norm.logpdf([0, 1, 2, 3, 4]).mean())
+    assert found["RMSE"] == pytest.approx(6**0.5)
+    assert (found["50 %"], found["90 %"]) == pytest.approx((0.2, 0.4))
+
+
+def test_linear_interpolation_of_a_gap() -> None:
+    y = np.sin(np.arange(100) / 2) + 2
+    gaps = sunspots.hide(np.arange(40.0)[None])
+    mean, sd = sunspots.interpolation(y)(gaps)
+    np.testing.assert_allclose(mean, gaps.y_gap)
+    errors = [np.linspace(y[i + 14], y[i + 25], 12)[1:-1] - y[i + 15 : i + 25] for i in range(61)]
+    np.testing.assert_allclose(sd[0], np.sqrt(np.mean(np.square(errors), axis=0)))
+
+
+def test_a_gaussian_process_fills_a_periodic_gap() -> None:
+    y = np.sin(np.arange(100) / 2) + 2 + np.random.default_rng(1).normal(0, 0.02, 100)
+    gaps = sunspots.hide(sunspots.windows(y)[7:9])
+    mean, sd = sunspots.gaussian_process(y, sunspots.PERIODIC)(gaps)
+    np.testing.assert_allclose(mean, gaps.y_gap, atol=0.1)
+    assert mean.shape == sd.shape

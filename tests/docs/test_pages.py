@@ -29,7 +29,7 @@ HELP = ["-h", "--help"]  # click keeps the help option that it makes first
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(REPOSITORY / "data" / "example", tmp_path / "data" / "example")
+    shutil.copytree(REPOSITORY / "data", tmp_path / "data")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     return tmp_path
@@ -79,6 +79,8 @@ def test_python_examples_run(page: str, folder: Path) -> None:
     examples = [block for kind, block in BLOCK.findall((DOCS / page).read_text()) if kind == "python"]
     assert len(examples) >= (5 if page == "python.md" else 1)
     for example in examples:
+        if page == "neural-processes.md":
+            example = re.sub(r"\bsteps=[\d_]+", "steps=5", example)  # good models need minutes
         exec(compile(example, page, "exec"), {})
     if page == "python.md":
         assert (folder / "imputed.vcf.gz.tbi").exists()
