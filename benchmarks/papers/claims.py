@@ -1,6 +1,6 @@
 """The papers' claims, our results and a verdict for each claim, and the papers' own numbers.
 
-Verdicts are computed from result files. A claim without results has the verdict "not run yet".
+Verdicts are computed from result files. A claim without results is untested.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import numpy as np
 
 from benchmarks.imputation.tables import markdown
 
-HOLDS, PARTLY, FAILS = "holds", "holds in part", "does not hold here"
-CANNOT, NOT_RUN = "cannot be tested here", "not run yet"
+HOLDS, PARTLY, FAILS, UNTESTED = "holds", "holds in part", "does not hold", "untested"
+UNDECIDED = "not decided: budget"
+VERDICTS = (HOLDS, PARTLY, FAILS, UNDECIDED, UNTESTED)
+CLAIM, DATA, BUDGET = "the claim", "the data", "our budget"  # why a claim does not simply hold
 PUBLISHED = Path(__file__).parent / "published.tsv"
 SPIN_PAPER, NPT_PAPER, FT_PAPER = "SPIN", "NPT", "FT-Transformer"
 
@@ -25,22 +27,40 @@ SPIN_PAPER, NPT_PAPER, FT_PAPER = "SPIN", "NPT", "FT-Transformer"
 class Claim:
     """A claim of a paper.
 
-    source: paper and table; because: our result with numbers; in_short: a short version.
+    source: paper and table; found: our result as a verdict; because: our result with numbers; in_short: a
+    short version; blame: CLAIM, DATA or BUDGET, why the claim does not simply hold; unfinished: whether
+    `found` rests on trainings whose loss still fell at their last look.
     """
 
     source: str
     says: str
-    verdict: str
+    found: str
     because: str
     in_short: str = ""
+    blame: str = CLAIM
+    unfinished: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """A claim cannot fail by trainings that could go on."""
+        return UNDECIDED if self.unfinished and self.found == FAILS else self.found
+
+    @property
+    def reason(self) -> str:
+        if self.found == HOLDS:
+            return "–"
+        return BUDGET if self.unfinished else self.blame
 
     @property
     def row(self) -> list[str]:
-        return [self.source, self.says, f"**{self.verdict}**", self.because]
+        return [self.source, self.says, f"**{self.verdict}**", self.reason, self.because]
 
     @property
     def short_row(self) -> list[str]:
         return [*self.row[:-1], self.in_short or self.because]
+
+
+HEAD = ["table", "claim", "verdict", "reason", "found"]  # of rows of claims
 
 
 @dataclass(frozen=True)
@@ -53,7 +73,7 @@ class Section:
 
     @property
     def text(self) -> str:
-        verdicts = markdown([["table", "claim", "verdict", "found"], *(claim.row for claim in self.claims)])
+        verdicts = markdown([HEAD, *(claim.row for claim in self.claims)])
         return "\n\n".join([f"## {self.title}", *self.parts, verdicts])
 
 
@@ -64,7 +84,7 @@ def protocol(name: str) -> str:
 
 def not_run(source: str, says: str, how: str) -> Claim:
     """Return a claim without results; `how` is the command, or the substitute."""
-    return Claim(source, says, NOT_RUN, how)
+    return Claim(source, says, UNTESTED, f"Not run yet: {how}", blame=BUDGET)
 
 
 def verdict(holds: Sequence[bool]) -> str:

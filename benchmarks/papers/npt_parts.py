@@ -11,6 +11,7 @@ from scipy.stats import rankdata, t
 
 from benchmarks.imputation.tables import markdown
 from benchmarks.papers.claims import (
+    BUDGET,
     NPT_PAPER,
     Claim,
     at_most_partly,
@@ -21,6 +22,7 @@ from benchmarks.papers.claims import (
     verdict,
 )
 from benchmarks.papers.small_tables import NPT_WITHOUT_ABA, PARTS_OF_NPT, TRUE
+from benchmarks.papers.training import LAST_LOOKS, is_unfinished, unfinished_text
 
 Found = dict[tuple[str, str], dict[int, float]]
 
@@ -84,7 +86,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         for name in sets
         for head in (f"{name}, RMSE", "less NPT's, same folds", "paper, Table 4", "paper, Table 5")
     ]
-    lines = [["", *heads]]
+    lines = [["", *heads, LAST_LOOKS]]
     for method in PARTS_OF_NPT:
         line = [method]
         for name in sets:
@@ -94,7 +96,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
                 four.get((OF_PAPER.get(method, ""), name), ""),
                 five.get((name, OF_TABLE_5.get(method, method)), ""),
             ]
-        lines.append(line)
+        lines.append([*line, unfinished_text(row for row in rows if row["method"] == method)])
     steps = {row["configuration"]["steps"] for row in rows}
     return (
         f"{markdown(lines)}\n\nMean ± standard deviation over folds (number of folds). Training has "
@@ -148,16 +150,20 @@ def rank_claim(rows: Sequence[dict[str, Any]]) -> Claim:
     told = ", ".join(f"{method.removeprefix('NPT, ')} {rank:.2f}" for method, rank in mean.items())
     return Claim(
         "NPT 13", says, at_most_partly(verdict(holds)),
-        f"{RANKED_SET}, {folds} folds, ranks by RMSE: {told}",
+        f"{RANKED_SET}, {folds} folds, ranks by RMSE: {told}", blame=BUDGET, unfinished=_unfinished(rows),
     )  # fmt: skip
 
 
 def claims(rows: Sequence[dict[str, Any]]) -> list[Claim]:
     found = by_fold(rows)
-    return [_robust(found), _both_help(found)]
+    return [_robust(found, _unfinished(rows)), _both_help(found, _unfinished(rows))]
 
 
-def _robust(found: Found) -> Claim:
+def _unfinished(rows: Sequence[dict[str, Any]]) -> bool:
+    return any(map(is_unfinished, rows))
+
+
+def _robust(found: Found, unfinished: bool) -> Claim:
     """Verdict of at most "in part": no difference on few folds with fewer steps than the paper's is weak
     evidence.
     """
@@ -178,10 +184,11 @@ def _robust(found: Found) -> Claim:
     because = (
         f"RMSE less NPT's, mean ± standard error (folds), (*): p < {LEVEL:g} each, by t: {'; '.join(told)}"
     )
-    return Claim("NPT 4", says, at_most_partly(verdict(level)), because)
+    holds = at_most_partly(verdict(level))
+    return Claim("NPT 4", says, holds, because, blame=BUDGET, unfinished=unfinished)
 
 
-def _both_help(found: Found) -> Claim:
+def _both_help(found: Found, unfinished: bool) -> Claim:
     says = "Attention between attributes and feature masking both tend to help"
     told, helps = [], []
     for name in sorted({name for name, _ in found}):
@@ -194,4 +201,6 @@ def _both_help(found: Found) -> Claim:
                 )
     if not told:
         return not_run("NPT 5", says, FEW_FOLDS)
-    return Claim("NPT 5", says, at_most_partly(verdict(helps)), f"RMSE less NPT's. {'; '.join(told)}")
+    because = f"RMSE less NPT's. {'; '.join(told)}"
+    holds = at_most_partly(verdict(helps))
+    return Claim("NPT 5", says, holds, because, blame=BUDGET, unfinished=unfinished)

@@ -22,7 +22,7 @@ from benchmarks.papers import (
     section_tables,
 )
 from benchmarks.papers.cells import RESULTS
-from benchmarks.papers.claims import CANNOT, FAILS, HOLDS, NOT_RUN, PARTLY, Claim, Section, protocol
+from benchmarks.papers.claims import HEAD, VERDICTS, Claim, Section, protocol
 from benchmarks.tabular.report import RESULTS as TABULAR
 
 HERE = Path(__file__).parent
@@ -66,15 +66,16 @@ def tables(sections: Sequence[Section]) -> str:
         "# The papers' tables\n\nMade by `python -m benchmarks.papers page`: do not edit. Figures of the "
         "papers are in `published.tsv`, all others are read from result files."
     )
+    head += "\n\n" + protocol("reasons")
     return "\n\n".join([head, *(section.text for section in sections), protocol("without_figures")]) + "\n"
 
 
 def readme(sections: Sequence[Section]) -> str:
     claims = [claim for section in sections for claim in section.claims]
     counts = Counter(claim.verdict for claim in claims)
-    counted = ", ".join(f"{counts[v]} {v}" for v in (HOLDS, PARTLY, FAILS, CANNOT, NOT_RUN))
+    counted = "; ".join(f"{verdict}: {counts[verdict]}" for verdict in VERDICTS)
     by_words: dict[str, Claim] = {claim.says: claim for claim in claims}
-    foremost = [["table", "claim", "verdict", "found"], *(by_words[says].short_row for says in FOREMOST)]
-    told = f"Of {len(claims)} claims: {counted}."
+    foremost = [HEAD, *(by_words[says].short_row for says in FOREMOST)]
+    told = f"All {len(claims)} claims by verdict: {counted}."
     parts = [protocol("readme_head"), markdown(foremost), told, protocol("readme_commands")]
     return "\n\n".join(parts) + "\n"

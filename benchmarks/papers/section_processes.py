@@ -16,6 +16,7 @@ from benchmarks.neural_processes.calibrate import calibration_name
 from benchmarks.neural_processes.contexts import BEFORE, OTHER_POINTS, Run, read_runs
 from benchmarks.neural_processes.results import STEPS, find_folder
 from benchmarks.papers.claims import (
+    BUDGET,
     SPIN_PAPER,
     Claim,
     Section,
@@ -112,7 +113,8 @@ def _ahead(runs: dict[Run, list[dict[str, Any]]]) -> Claim:
             )
     form = f"Improved models without distances, {STEPS} steps"
     in_short = f"{form}: ahead at {sum(ahead)} of {len(ahead)} context sizes"
-    return Claim("SPIN Figure 4", says, verdict(ahead), f"{form}. {'; '.join(told)}", in_short)
+    told_all = f"{form}. {'; '.join(told)}"
+    return Claim("SPIN Figure 4", says, verdict(ahead), told_all, in_short, unfinished=STEPS < PAPER_STEPS)
 
 
 def _after_many_steps(runs: dict[Run, list[dict[str, Any]]], family: tuple[str, ...]) -> Claim:
@@ -134,7 +136,8 @@ def _after_many_steps(runs: dict[Run, list[dict[str, Any]]], family: tuple[str, 
     if lacking:
         told += f"; not run: {', '.join(lacking)}"
     holds = verdict([*ahead, not lacking]) if any(ahead) else verdict(ahead)
-    return Claim("SPIN Figure 4", says, holds, told)
+    unfinished = steps < PAPER_STEPS
+    return Claim("SPIN Figure 4", says, holds, told, blame=BUDGET, unfinished=unfinished)
 
 
 def _costs(results: Path) -> dict[str, tuple[float, float]]:
@@ -212,4 +215,6 @@ def _calibrated(calibration: dict[str, dict[str, list[float]]]) -> Claim:
     told = "; ".join(
         f"{n} points: {', '.join(f'{kind} {means[kind, n]:.3f}' for kind in kinds)}" for n in FEW
     )
-    return Claim("SPIN 18", says, verdict(holds), told)
+    steps = MANY_STEPS[PUBLISHED] if kinds == PUBLISHED else STEPS
+    told += f" ({steps:,} steps of training, in the paper {PAPER_STEPS:,})"
+    return Claim("SPIN 18", says, verdict(holds), told, unfinished=steps < PAPER_STEPS)

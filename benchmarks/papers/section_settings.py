@@ -11,6 +11,8 @@ import numpy as np
 from benchmarks.imputation.tables import markdown
 from benchmarks.papers.cells import read_results
 from benchmarks.papers.claims import (
+    BUDGET,
+    CLAIM,
     FAILS,
     HOLDS,
     PARTLY,
@@ -23,6 +25,7 @@ from benchmarks.papers.claims import (
     verdict,
 )
 from benchmarks.papers.genomics import KEPT_APART, SHUFFLED
+from benchmarks.papers.training import LAST_LOOKS, is_unfinished, unfinished_text
 from benchmarks.papers.window_networks import NPT_16, SET_TF_16, SPIN_16, WITHOUT_XABA, WITHOUT_XABD
 from benchmarks.papers.window_rows import (
     CLOSE,
@@ -82,6 +85,7 @@ def _table6(rows: Sequence[Row]) -> str:
     names = {SPIN_16: "SPIN", WITHOUT_XABD: "-XABD", WITHOUT_XABA: "-XABA"}
     theirs = published(SPIN_PAPER, "6")
     lines = [["R²", "paper: GEN", "paper: Boston, RMSE", "windows", "ours", "labels of the context shuffled"]]
+    lines[0].append(LAST_LOOKS)
     for method in (SPIN_16, NPT_16, SET_TF_16, WITHOUT_XABD, WITHOUT_XABA):
         places = sorted(found[method])
         if not places:
@@ -92,6 +96,7 @@ def _table6(rows: Sequence[Row]) -> str:
             ", ".join(f"{case} {number}" for case, number in places),
             ", ".join(f"{points(found[method][place]):.2f}" for place in places),
             ", ".join(f"{points(found[method][place], R2, SHUFFLED):.2f}" for place in places),
+            unfinished_text(row for place in places for row in found[method][place]),
         ])  # fmt: skip
     note = (
         "Shuffled: in the test, each haplotype of the panel has the untyped alleles of another haplotype. "
@@ -113,8 +118,8 @@ def _table10(rows: Sequence[Row]) -> str:
         lines.append([
             f"{row['case']} {row['window']}", row["method"], f"{setting['dropout']:g}",
             f"{setting['learning_rate']:g}", f"{setting['steps']:,}", f"{best['validation loss']:.4f}",
-            f"{best['step']:,}", f"{points([row], R2, KEPT_APART):.2f}",
-            f"{points([row], R2_MINOR, KEPT_APART):.2f}",
+            f"{best['step']:,}{' (last)' if is_unfinished(row) else ''}",
+            f"{points([row], R2, KEPT_APART):.2f}", f"{points([row], R2_MINOR, KEPT_APART):.2f}",
         ])  # fmt: skip
     return f"{markdown(lines)}\n\nScored on held-out people of the panel, never on targets."
 
@@ -136,7 +141,8 @@ def _ablation(rows: Sequence[Row]) -> Claim:
     told = "; ".join(f"{m}: {', '.join(f'{-x:+.2f}' for x in xs)}" for m, xs in lost.items())
     holds = [x >= least / 2 for xs in lost.values() for x in xs]
     told += f" ({named(places)}, {seeds_text(both)})"
-    return Claim("SPIN 6", says, verdict(holds), f"Change of R², points: {told}")
+    told = f"Change of R², points: {told}"
+    return Claim("SPIN 6", says, verdict(holds), told, unfinished=any(map(is_unfinished, both)))
 
 
 def _masking(rows: Sequence[Row], token: Sequence[Row]) -> Claim:
@@ -153,7 +159,7 @@ def _masking(rows: Sequence[Row], token: Sequence[Row]) -> Claim:
     mean = float(np.mean(gained))
     holds = HOLDS if mean >= theirs / 2 else PARTLY if mean > CLOSE else FAILS
     told = f"Chunk less token masking, points: {', '.join(f'{x:+.2f}' for x in gained)} ({named(places)})"
-    return Claim("SPIN 5", says, holds, told)
+    return Claim("SPIN 5", says, holds, told, unfinished=any(map(is_unfinished, both)))
 
 
 class _Settings:
@@ -166,9 +172,10 @@ class _Settings:
         setting: Callable[[Row], Setting],
         name: str,
         judge: Callable[[Sequence[Mapping[Setting, float]]], str],
+        blame: str = CLAIM,
     ) -> None:
         self.table_number, self.says = table, says
-        self.setting, self.name, self.judge = setting, name, judge
+        self.setting, self.name, self.judge, self.blame = setting, name, judge, blame
 
     def by_place(self, rows: Iterable[Row], more: Sequence[Row]) -> dict[Place, dict[Setting, list[Row]]]:
         """Cells of a window with equal steps and dropout; {} without such cells."""
@@ -186,14 +193,14 @@ class _Settings:
         return {place: dict(sorted(of.items())) for place, of in sorted(found.items())}
 
     def table(self, found: Mapping[Place, Mapping[Setting, Sequence[Row]]]) -> str:
-        lines = [["window", self.name, "steps", "dropout", "R²", "r²", "peak MB", "seeds"]]
+        lines = [["window", self.name, "steps", "dropout", "R²", "r²", "peak MB", "seeds", LAST_LOOKS]]
         for (case, number), of in found.items():
             for setting, rows in of.items():
                 peak = np.mean([row["training"]["peak bytes of training"] for row in rows]) / 1e6
                 lines.append([
                     f"{case} {number}", _text(setting), f"{steps_of(rows[0]):,}",
                     f"{rows[0]['configuration']['dropout']:g}", f"{points(rows):.2f}",
-                    f"{points(rows, R2_MINOR):.2f}", f"{peak:.0f}", str(len(rows)),
+                    f"{points(rows, R2_MINOR):.2f}", f"{peak:.0f}", str(len(rows)), unfinished_text(rows),
                 ])  # fmt: skip
         return markdown(lines)
 
@@ -207,7 +214,9 @@ class _Settings:
             for (case, number), of in zip(found, means, strict=True)
         )
         rows = [row for of in found.values() for mine in of.values() for row in mine]
-        return Claim(source, self.says, self.judge(means), f"R² by {self.name}: {told} ({seeds_text(rows)})")
+        told = f"R² by {self.name}: {told} ({seeds_text(rows)})"
+        unfinished = any(map(is_unfinished, rows))
+        return Claim(source, self.says, self.judge(means), told, blame=self.blame, unfinished=unfinished)
 
 
 def _text(setting: Setting) -> str:
@@ -227,6 +236,7 @@ SETTINGS = {
     "9": _Settings(
         "9", "Accuracy grows with the panel; NPT runs out of memory",
         lambda row: (row["panel haplotypes"]["training"],), "panel haplotypes that train", _grows,
+        BUDGET,
     ),
     "20": _Settings(
         "20", "Accuracy hardly depends on h and f",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,15 @@ from scipy.stats import rankdata
 from benchmarks.imputation.tables import markdown
 from benchmarks.papers.claims import SPIN_PAPER, published
 from benchmarks.tabular.contexts import context_table
-from benchmarks.tabular.methods import ATTENTION, METHODS, PYTABKIT, REFITTED, ROW_BASELINES, TREE_BASELINES
+from benchmarks.tabular.methods import (
+    ATTENTION,
+    LOOKS,
+    METHODS,
+    PYTABKIT,
+    REFITTED,
+    ROW_BASELINES,
+    TREE_BASELINES,
+)
 
 RESULTS = Path(__file__).parent / "results"
 # run on the sets of the FT-Transformer paper alone
@@ -24,6 +32,13 @@ FEW_SETS = (*ROW_BASELINES, *TREE_BASELINES, "catboost")
 SOME_SETS = tuple(method for method in METHODS if method in PYTABKIT or method.endswith(REFITTED))
 ON_ALL_SETS = tuple(method for method in METHODS if method not in (*FEW_SETS, *SOME_SETS))
 OF_PAPER = ("SPIN", "NPT", "Set-TF", "GBT", "KNN", "MLP")  # as the SPIN paper calls them
+
+
+def is_unfinished(row: Mapping[str, Any]) -> bool:
+    """Return whether a network had its lowest validation loss in the last look of its training."""
+    if "best_step" not in row:
+        return False
+    return bool(row["best_step"] > row["steps"] - max(1, row["steps"] // LOOKS))
 
 
 def read_results(folder: Path) -> dict[str, dict[str, list[dict]]]:

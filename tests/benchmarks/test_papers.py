@@ -33,7 +33,7 @@ from benchmarks.papers import (
 )
 from benchmarks.papers.__main__ import make_parser
 from benchmarks.papers.cells import Cell, make_cells, write_result
-from benchmarks.papers.claims import FAILS, NOT_RUN, PARTLY
+from benchmarks.papers.claims import FAILS, PARTLY, UNTESTED
 from benchmarks.papers.section_genomics import section
 from benchmarks.papers.window_baselines import BASELINES, BEAGLE, BEAGLE_NEAR, FREQUENCIES, KNN
 from benchmarks.papers.window_networks import (
@@ -241,7 +241,7 @@ def verdicts(results: Path) -> dict[str, tuple[str, str]]:
 
 
 def test_what_was_not_run_has_no_verdict_and_no_number(tmp_path: Path) -> None:
-    assert {of for of, _ in verdicts(tmp_path).values()} == {NOT_RUN}
+    assert {of for of, _ in verdicts(tmp_path).values()} == {UNTESTED}
 
 
 def with_loss(row: dict[str, Any], loss: float, **settings: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from benchmarks.papers import cells, npt_parts, page, section_california, section_measures, section_processes
-from benchmarks.papers.claims import CANNOT, FAILS, HOLDS, NOT_RUN, PARTLY, Claim
+from benchmarks.papers.claims import FAILS, HOLDS, PARTLY, UNTESTED, Claim
 from benchmarks.papers.small_tables import NPT_WITHOUT_ABA, PARTS_OF_NPT, TRUE, TableNetwork, TableRecipe
 from benchmarks.tabular.california import WITHOUT_BIASES
 from spinimpute.nn.attention import ABA
@@ -57,7 +57,7 @@ def test_first_ranks(npt: tuple[float, float, float], expected: str) -> None:
     assert section_measures._first_ranks(found).verdict == expected
     assert section_measures.mean_ranks(found, "AUROC")["NPT"][0] == (1 if npt[0] > 0.9 else len(SHARED))
     del found["poker"]["k-NN"]
-    assert section_measures._first_ranks(found).verdict == NOT_RUN
+    assert section_measures._first_ranks(found).verdict == UNTESTED
 
 
 def test_likelihoods_are_compared_where_they_were_kept() -> None:
@@ -66,7 +66,7 @@ def test_likelihoods_are_compared_where_they_were_kept() -> None:
         return {method: [classified(0.9, log_loss=value)] for method, value in methods}
 
     old = {method: [classified(0.9)] for method in ("NPT", "xgboost", "k-NN")}
-    assert section_measures._likelihood({"poker": old}).verdict == NOT_RUN
+    assert section_measures._likelihood({"poker": old}).verdict == UNTESTED
     claim = section_measures._likelihood({"poker": kept(0.1, 0.2, 0.3), "income": old})
     assert claim.verdict == PARTLY
     assert claim.because.endswith("poker (1 fold): NPT 0.100, XGBoost 0.200, k-NN 0.300")
@@ -82,7 +82,7 @@ def test_level_is_within_half_a_hundredth(cancer: float, income: float, expected
     values = {"breast_cancer": cancer, "income": income}
     found = {name: of_all(classified(0.9, auroc=auroc), others) for name, auroc in values.items()}
     assert section_measures._auroc(found).verdict == expected
-    assert section_measures._auroc({"income": found["income"]}).verdict == NOT_RUN
+    assert section_measures._auroc({"income": found["income"]}).verdict == UNTESTED
 
 
 def variant(method: str, fold: int, rmse: float, steps: int = 400) -> dict[str, Any]:
@@ -93,8 +93,8 @@ def variant(method: str, fold: int, rmse: float, steps: int = 400) -> dict[str, 
 def test_variants_are_ranked_on_folds_that_all_have() -> None:
     order = list(npt_parts.OF_TABLE_13)  # target masking first
     rows = [variant(method, 0, 3.0 + i) for i, method in enumerate(order)]
-    assert npt_parts.rank_claim(rows).verdict == NOT_RUN
-    assert npt_parts.rank_claim([]).verdict == NOT_RUN
+    assert npt_parts.rank_claim(rows).verdict == UNTESTED
+    assert npt_parts.rank_claim([]).verdict == UNTESTED
     rows += [variant(method, 1, 3.0 + i) for i, method in enumerate(order)] + [variant(order[0], 2, 9.0)]
     claim = npt_parts.rank_claim(rows)
     assert claim.verdict == PARTLY, "not by the paper's measure"
@@ -111,7 +111,7 @@ def test_parts_are_compared_on_the_same_folds() -> None:
     robust, both = npt_parts.claims([*base, *level])
     assert robust.verdict == PARTLY, "few folds without a difference do not prove that there is none"
     assert "no target masking +0.10 ± 0.12 (3)" in robust.because
-    assert both.verdict == NOT_RUN
+    assert both.verdict == UNTESTED
     robust, both = npt_parts.claims([*base, *level, *worse, *without])
     assert robust.verdict == PARTLY
     assert "no feature masking +1.10 ± 0.06 (3) (*)" in robust.because
@@ -120,13 +120,13 @@ def test_parts_are_compared_on_the_same_folds() -> None:
     assert both.verdict == PARTLY
     assert "boston, without ABA: -0.15 (2 folds)" in both.because
     assert npt_parts.claims([*base, *worse])[0].verdict == FAILS
-    assert [claim.verdict for claim in npt_parts.claims([])] == [NOT_RUN, NOT_RUN]
+    assert [claim.verdict for claim in npt_parts.claims([])] == [UNTESTED, UNTESTED]
 
 
 @pytest.mark.parametrize(("together", "expected"), [(0.47, HOLDS), (0.485, PARTLY), (0.495, FAILS)])
 def test_an_ensemble_is_ahead_of_all_or_of_most(together: float, expected: str) -> None:
     assert section_california._gains({"ResNet": ((0.48, 0.50), together)}).verdict == expected
-    assert section_california._gains({}).verdict == NOT_RUN
+    assert section_california._gains({}).verdict == UNTESTED
 
 
 def trained(model: str, rmse: float, **seconds: int) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def trained(model: str, rmse: float, **seconds: int) -> dict[str, Any]:
 def test_ensembles_of_transformers_are_compared_once_they_are_there() -> None:
     fits = [trained("FTTransformer", 0.46), trained("FTTransformer", 0.47, fit_seconds=1_200)]
     claim = section_california._best_ensemble(fits, {})
-    assert claim.verdict == CANNOT
+    assert claim.verdict == UNTESTED
     assert "took 10 to 20 minutes, and kept no predictions" in claim.because
     for error, expected in ((0.45, PARTLY), (0.49, FAILS)):
         both = {"FTTransformer": ((0.46, 0.47), error), "ResNet": ((0.48, 0.49), 0.47)}
@@ -144,14 +144,14 @@ def test_ensembles_of_transformers_are_compared_once_they_are_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("without", "expected"), [(None, NOT_RUN), (0.50, HOLDS), (0.48, PARTLY), (0.45, FAILS)]
+    ("without", "expected"), [(None, UNTESTED), (0.50, HOLDS), (0.48, PARTLY), (0.45, FAILS)]
 )
 def test_feature_biases(without: float | None, expected: str) -> None:
     """The standard deviation of .45 and .47 is .0141; two standard errors (one and two seeds) are .0346."""
     usual = [trained("FTTransformer", rmse) for rmse in (0.45, 0.47)]
     rows = [] if without is None else [trained(WITHOUT_BIASES, without)]
     assert section_california._biases_needed([*usual, *rows]).verdict == expected
-    assert section_california._biases_needed([*usual[:1], *rows]).verdict == NOT_RUN
+    assert section_california._biases_needed([*usual[:1], *rows]).verdict == UNTESTED
 
 
 @pytest.mark.parametrize(("seconds", "expected"), [(250, HOLDS), (400, PARTLY), (110, PARTLY), (90, FAILS)])
@@ -160,7 +160,7 @@ def test_times_longer(seconds: int, expected: str) -> None:
     transformer = trained("FTTransformer", 0.46, processor_seconds=seconds)
     other = trained("ResNet", 0.48, processor_seconds=100)
     assert section_california._slower([transformer, other]).verdict == expected
-    assert section_california._slower([transformer]).verdict == NOT_RUN
+    assert section_california._slower([transformer]).verdict == UNTESTED
     by_the_clock = [trained("FTTransformer", 0.46), trained(WITHOUT_BIASES, 0.47, processor_seconds=seconds)]
     claim = section_california._slower([*by_the_clock, other])
     assert claim.verdict == expected
@@ -175,10 +175,10 @@ def test_processes_after_many_steps(plus: str, steps: int, tmp_path: Path) -> No
             c for c in section_processes.section(tmp_path).claims if "100,000 steps" in c.says
         )
         other = published if plus else improved
-        assert other.verdict == NOT_RUN
+        assert other.verdict == UNTESTED
         return improved if plus else published
 
-    assert claim().verdict == NOT_RUN
+    assert claim().verdict == UNTESTED
     folder = tmp_path / f"2026-11-25-context-64-128-steps-{steps}"
     folder.mkdir()
     for kind, log_likelihood in (("CIPNP", 1.289), ("IPNP", 1.3), ("CANP", 1.25)):
