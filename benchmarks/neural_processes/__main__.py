@@ -25,6 +25,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.device_option import add_device
 from benchmarks.neural_processes.calibrate import calibrate
 from benchmarks.neural_processes.contexts import contexts
 from benchmarks.neural_processes.cost import cost, large
@@ -50,7 +51,7 @@ def main() -> None:
     ):
         sub = commands.add_parser(name)
         sub.set_defaults(function=function)
-        sub.add_argument("--device", default="cpu")
+        add_device(sub)
         sub.add_argument("--threads", type=int, default=1)
         sub.add_argument("--batches", type=int, default=100)
         sub.add_argument("--samples", type=int, default=50, help="samples of latent and bootstrapping models")

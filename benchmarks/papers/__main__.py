@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import math
+from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.device_option import add_device
 from benchmarks.papers import elsewhere, genomics, images, many_windows, page, random_bits, small_tables
 from benchmarks.papers.cells import RESULTS, make_cells
 
@@ -36,13 +38,16 @@ def make_parser() -> argparse.ArgumentParser:
         if sub.get_default("cells"):
             sub.set_defaults(function=_make)
             sub.add_argument("--results", type=Path, default=RESULTS)
+            add_device(sub)
             text = "begin no cell after so many seconds"
             sub.add_argument("--limit", type=float, default=math.inf, metavar="SECONDS", help=text)
     return parser
 
 
 def _make(arguments: argparse.Namespace) -> None:
-    make_cells(arguments.cells(arguments), arguments.results, arguments.limit)
+    cells = arguments.cells(arguments)
+    on_device = (replace(cell, words=(*cell.words, "--device", arguments.device)) for cell in cells)
+    make_cells(on_device, arguments.results, arguments.limit)
 
 
 def main() -> None:

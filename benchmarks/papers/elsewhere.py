@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.device_option import add_device
 from benchmarks.imputation.cases import SHARED
 
 TABULAR, PROCESSES = "benchmarks.tabular", "benchmarks.neural_processes"
@@ -53,6 +54,7 @@ COMMANDS: dict[str, tuple[str, Sequence[Sequence[str]]]] = {
     "ft2": ("California and Adult (FT-Transformer 2, 4, 6)", (OF_ROWS[1], (TABULAR, "california"))),
     "ft3": ("ensembles, feature biases, times (FT-Transformer 3, 5, 10)", OF_CALIFORNIA),
 }
+TRAINS = {"tables", "poker", "california", "train"}
 NEEDS_DATA = {"tables", "memory", "poker", "california", "probes"}
 
 
@@ -61,6 +63,7 @@ def add_commands(commands: Any) -> None:
         sub = commands.add_parser(name, help=text)
         sub.set_defaults(function=run, lines=lines)
         sub.add_argument("--data", type=Path, default=SHARED / "data" / "tabular")
+        add_device(sub)
         sub.add_argument("--show", action="store_true", help="show the commands without running them")
 
 
@@ -70,6 +73,8 @@ def run(arguments: argparse.Namespace) -> None:
         words = ["-m", module, command, *rest]
         if command in NEEDS_DATA:
             words += ["--data", str(arguments.data)]
+        if command in TRAINS:
+            words += ["--device", arguments.device]
         print("python", *words, flush=True)
         if not arguments.show and (code := subprocess.run([sys.executable, *words]).returncode):
             raise SystemExit(code)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.device_option import add_device
 from benchmarks.imputation.cases import DATA, find_case
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import parameters
@@ -80,6 +81,7 @@ def add_commands(commands: Any) -> None:
     sub.add_argument("--latent-attributes", type=int, default=WindowRecipe.f)
     sub.add_argument("--hidden-labels", type=float, default=WindowRecipe.hidden_labels)
     sub.add_argument("--share", type=float, default=1.0, help="share of the panel's training people")
+    add_device(sub)
     sub.add_argument("--without-targets", action="store_true", help="score the validation people alone")
 
 
@@ -150,6 +152,7 @@ def one(arguments: argparse.Namespace) -> None:
     recipe = WindowRecipe(
         steps=arguments.steps, dropout=arguments.dropout, learning_rate=arguments.learning_rate,
         h=arguments.inducing_points, f=arguments.latent_attributes, hidden_labels=arguments.hidden_labels,
+        device=arguments.device,
     )  # fmt: skip
     window = with_share(window, arguments.share)
     started = time.process_time()

@@ -23,6 +23,7 @@ from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 from torch import Tensor, nn
 
+from benchmarks.device_option import add_device
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import Recipe, parameters, train
 from spinimpute.nn.presets import published_network
@@ -67,6 +68,7 @@ def add_command(commands: Any) -> None:
     sub.add_argument("--steps", type=int, default=Recipe.steps)
     sub = commands.add_parser("image", help="one cell of table19")
     sub.set_defaults(function=one)
+    add_device(sub)
     sub.add_argument("name", choices=PATCH)
     sub.add_argument("method", choices=METHODS)
     sub.add_argument("seed", type=int)
@@ -126,16 +128,19 @@ class ImageNetwork:
     """SPIN or NPT over patches and a label."""
 
     def __init__(self, method: str, images: Images, recipe: Recipe) -> None:
-        self.images, self.recipe = images, recipe
+        device = recipe.device
+        patches, labels = ({name: x.to(device) for name, x in parts.items()} for parts in images)
+        self.images, self.recipe = Images(patches, labels), recipe
         columns = images.patches["train"].shape[1] + 1
         self.numbers = max(images.patches["train"].shape[2], CLASSES)
-        self.is_label_D = torch.arange(columns) == columns - 1
+        self.is_label_D = torch.arange(columns, device=device) == columns - 1
         self.network = published_network(
             "NPT" if method == "NPT" else "SPIN", CLASSES, columns, width=recipe.width,
             dropout=recipe.dropout, inducing_points=recipe.h, latent_attributes=recipe.f,
             layer_order="released",
         )  # fmt: skip
         self.network.embedding = PatchEmbedding(columns, self.numbers, recipe.width)  # type: ignore[assignment]
+        self.network.to(device)
 
     def rows(self, part: str, chosen: Tensor, label: Tensor) -> Tensor:
         """Return the cells (1, N, D, P) of images with labels."""
@@ -146,7 +151,7 @@ class ImageNetwork:
 
     def label_logits(self, context_1NDP: Tensor, query_1QDP: Tensor) -> Tensor:
         """Return logits (Q, K); the labels of the queries are hidden."""
-        shown = torch.zeros(context_1NDP.shape[:3], dtype=torch.bool)
+        shown = torch.zeros(context_1NDP.shape[:3], dtype=torch.bool, device=context_1NDP.device)
         hidden = self.is_label_D.expand(query_1QDP.shape[:3])
         logits_1QDK: Tensor = self.network(context_1NDP, shown, query_1QDP, hidden)
         return logits_1QDK[0, :, -1]
@@ -181,9 +186,10 @@ class ImageNetwork:
     def predict(self, part: str, context_1NDP: Tensor) -> Tensor:
         """Return logits (Q, K) of images without their labels."""
         self.network.eval()
-        every = torch.arange(len(self.images.labels[part]))
+        hidden = torch.zeros_like(self.images.labels[part])
+        every = torch.arange(len(hidden))
         return torch.cat([
-            self.label_logits(context_1NDP, self.rows(part, some, torch.zeros_like(some)))
+            self.label_logits(context_1NDP, self.rows(part, some, hidden[some]))
             for some in every.split(QUERIES_AT_ONCE)
         ])  # fmt: skip
 
@@ -199,7 +205,9 @@ def one(arguments: argparse.Namespace) -> None:
     if arguments.method == "k-NN":
         told |= neighbours(images)
     else:
-        told |= network(arguments.method, images, arguments.seed, Recipe(steps=arguments.steps))
+        told |= network(
+            arguments.method, images, arguments.seed, Recipe(steps=arguments.steps, device=arguments.device)
+        )
     told["seconds"] = round(time.process_time() - started, 1)
     print(json.dumps(told))
 
@@ -208,7 +216,7 @@ def network(method: str, images: Images, seed: int, recipe: Recipe) -> dict[str,
     model = ImageNetwork(method, images, recipe)
     log = model.train(seed)
     found = {
-        name: accuracy(model.predict("test", model.context(shuffled)).argmax(1), images.labels["test"])
+        name: accuracy(model.predict("test", model.context(shuffled)).argmax(1).cpu(), images.labels["test"])
         for name, shuffled in ((TRUE, None), (SHUFFLED, seed))
     }
     return {

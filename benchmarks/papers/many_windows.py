@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from benchmarks.device_option import add_device
 from benchmarks.imputation.cases import DATA, find_case
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import parameters, train
@@ -48,6 +49,7 @@ def add_command(commands: Any) -> None:
     cell.add_argument("method", choices=METHODS)
     cell.add_argument("hidden_labels", type=float)
     cell.add_argument("seed", type=int)
+    add_device(cell)
     for sub in (table, cell):
         sub.add_argument("--data", type=Path, default=DATA)
         sub.add_argument("--steps", type=int, default=WindowRecipe.steps)
@@ -79,6 +81,7 @@ def one(arguments: argparse.Namespace) -> None:
         dropout=0.0,
         hidden_labels=arguments.hidden_labels,
         attribute_weight=FIRST_WEIGHT,
+        device=arguments.device,
     )
     told = {
         "case": windows[0].case.name, "untyped sites": arguments.untyped, "method": arguments.method,

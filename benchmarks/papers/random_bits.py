@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from benchmarks.device_option import add_device
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import parameters, train
 from benchmarks.papers.window_networks import SPIN_16, WITHOUT_XABA, WITHOUT_XABD, WindowNetwork, WindowRecipe
@@ -37,6 +38,7 @@ def add_command(commands: Any) -> None:
     sub.add_argument("--steps", type=int, default=WindowRecipe.steps)
     sub = commands.add_parser("random-bits", help="one cell of tableA7")
     sub.set_defaults(function=one)
+    add_device(sub)
     sub.add_argument("method", choices=METHODS)
     sub.add_argument("seed", type=int)
     sub.add_argument("--steps", type=int, default=WindowRecipe.steps)
@@ -52,7 +54,9 @@ def table_a7(arguments: argparse.Namespace) -> Iterator[Cell]:
 def one(arguments: argparse.Namespace) -> None:
     """Make one cell, and print it as a line of JSON."""
     torch.set_num_threads(1)
-    recipe = WindowRecipe(steps=arguments.steps, k=1, dropout=0.0, attribute_weight=0.0)
+    recipe = WindowRecipe(
+        steps=arguments.steps, k=1, dropout=0.0, attribute_weight=0.0, device=arguments.device
+    )
     print(json.dumps(random_bits(arguments.method, arguments.seed, recipe)))
 
 

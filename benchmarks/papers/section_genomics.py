@@ -25,7 +25,7 @@ from benchmarks.papers.claims import (
     verdict,
 )
 from benchmarks.papers.genomics import SHUFFLED
-from benchmarks.papers.training import LAST_LOOKS, is_unfinished, unfinished_text
+from benchmarks.papers.training import LAST_LOOKS, is_unfinished, on_cpu, unfinished_text
 from benchmarks.papers.window_baselines import BEAGLE, BEAGLE_NEAR, FREQUENCIES, GBT, GBT_PUBLISHED, KNN, MLP
 from benchmarks.papers.window_networks import NPT_16, SET_TF_16, SPIN_16
 from benchmarks.papers.window_rows import (
@@ -142,7 +142,7 @@ def _costs(rows: Sequence[Row]) -> str:
         "", "weights", "paper", "peak MB", "of which weights, gradients, optimiser", "of NPT's peak", "paper",
         "s a step", "of NPT's", "paper",
     ]]  # fmt: skip
-    found = by_method(rows)
+    found = by_method(on_cpu(rows))
     for method in (SPIN_16, NPT_16, SET_TF_16):
         mine = [row for of in found[method].values() for row in of]
         if not mine:
@@ -177,7 +177,7 @@ def _epoch_ratio(method: str) -> float:
 
 
 def _ratio_to_npt(rows: Sequence[Row], method: str, name: str) -> float | None:
-    found = by_method(rows)
+    found = by_method(on_cpu(rows))
     shared = [place for place in found[method] if place in found[NPT_16]]
     if not shared:
         return None

@@ -24,6 +24,7 @@ import pandas as pd
 import torch
 from torch import Tensor, nn
 
+from benchmarks.device_option import add_device
 from benchmarks.imputation.cases import SHARED
 from benchmarks.papers.cells import Cell
 from benchmarks.papers.training import Recipe, parameters, train
@@ -97,6 +98,7 @@ def add_command(commands: Any) -> None:
     cell.add_argument("fold", type=int)
     for sub in (table, parts):
         sub.add_argument("--folds", type=int, default=FOLDS)
+    add_device(cell)
     for sub in (table, parts, cell):
         sub.add_argument("--data", type=Path, default=SHARED / "data" / "tabular")
         sub.add_argument("--steps", type=int, default=TableRecipe.steps)
@@ -150,15 +152,16 @@ class TableNetwork:
         mean_D, sd_D = table_ND[train_N].mean(0), table_ND[train_N].std(0)
         sd_D = np.where(sd_D > 0, sd_D, 1.0)
         self.label_sd = float(sd_D[-1])
-        self.table_ND = torch.from_numpy((table_ND - mean_D) / sd_D).float()
-        self.is_label_D = torch.arange(table_ND.shape[1]) == table_ND.shape[1] - 1
-        self.method, self.network = method, build(method, table_ND.shape[1], recipe)
+        self.table_ND = torch.from_numpy((table_ND - mean_D) / sd_D).float().to(recipe.device)
+        columns = table_ND.shape[1]
+        self.is_label_D = torch.arange(columns, device=recipe.device) == columns - 1
+        self.method, self.network = method, build(method, columns, recipe).to(recipe.device)
 
     def outputs(
         self, context_ND: Tensor, query_ND: Tensor, hidden_ND: Tensor, labels_shown: bool = True
     ) -> Tensor:
         """Return outputs (N, D) for all cells of the queries; `labels_shown` shows the context's labels."""
-        context_hidden_ND = torch.zeros(context_ND.shape, dtype=torch.bool)
+        context_hidden_ND = torch.zeros_like(context_ND, dtype=torch.bool)
         if not labels_shown:
             context_hidden_ND |= self.is_label_D
             context_ND = context_ND.masked_fill(context_hidden_ND, 0.0)
@@ -183,7 +186,8 @@ class TableNetwork:
             weight = recipe.attribute_weight
             if recipe.annealed:
                 weight = attribute_weight(step, recipe.steps, weight)
-            drawn_ND = torch.rand(query_ND.shape, generator=generator) < recipe.hidden_attributes
+            number_ND = torch.rand(query_ND.shape, generator=generator).to(recipe.device)
+            drawn_ND = number_ND < recipe.hidden_attributes
             hidden_ND = (drawn_ND & (weight > 0)) | self.is_label_D
             outputs_ND = self.outputs(context_ND, query_ND, hidden_ND, recipe.labels_shown)
             error_ND = (outputs_ND - query_ND).square()
@@ -213,9 +217,10 @@ def one(arguments: argparse.Namespace) -> None:
     table = load_table(arguments.name, arguments.data)
     parts = split(table, arguments.fold)
     features_ND = table.features.apply(pd.to_numeric).to_numpy(float)
+    recipe = TableRecipe(steps=arguments.steps, device=arguments.device)
     network = TableNetwork(
         arguments.method, np.column_stack((features_ND, table.target)), parts.train,
-        replace(TableRecipe(steps=arguments.steps), **PARTS_OF_NPT.get(arguments.method, {})),
+        replace(recipe, **PARTS_OF_NPT.get(arguments.method, {})),
     )  # fmt: skip
     log = network.train(parts.train, parts.validation, arguments.fold + 1)
     context_N = np.concatenate((parts.train, parts.validation))

@@ -30,7 +30,8 @@ class Recipe:
 
     steps: largest number of steps. hidden_rows: share of a batch that are queries. h, f: numbers of inducing
     points and latent attributes. looks: number of validations in so many steps. patience: validations in a
-    row without a lower loss, after which the learning rate falls to 0 and training ends.
+    row without a lower loss, after which the learning rate falls to 0 and training ends. device: "cpu" or
+    "cuda".
     """
 
     steps: int = 1_000
@@ -44,6 +45,7 @@ class Recipe:
     clip: float = 1.0
     looks: int = 10
     patience: int = 3
+    device: str = "cpu"
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -61,7 +63,8 @@ def train(
     The learning rate is constant for FLAT of the steps, then it falls to 0. It falls earlier, and training
     has fewer steps, if the validation loss has stopped falling. `loss_of` returns the loss of a step, counted
     from 0. Seconds are processor seconds without validation. The peak memory is the growth of the process
-    plus the weights, which existed before.
+    plus the weights, which existed before; both are those of the host, and no table has those of runs on a
+    GPU.
     """
     optimiser = Lookahead(Lamb(network.parameters(), lr=recipe.learning_rate))
     schedule: LRScheduler = flat_then_cosine(optimiser, recipe.steps, FLAT)
@@ -108,6 +111,11 @@ def train(
 def _lowest(looks: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return the first look with the lowest validation loss."""
     return min(looks, key=lambda look: look["validation loss"])
+
+
+def on_cpu(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the results whose costs can be compared; older results were all computed on a CPU."""
+    return [row for row in rows if row["configuration"].get("device", "cpu") == "cpu"]
 
 
 def is_unfinished(row: Mapping[str, Any]) -> bool:

@@ -81,10 +81,10 @@ class WindowNetwork:
         self.method, self.recipe = method, recipe
         self.n_sites = label_NU.shape[1]
         self.typed_ND = kmer_tokens(torch.from_numpy(typed_NS), recipe.k)[0]
-        self.label_ND = kmer_tokens(torch.from_numpy(label_NU), recipe.k)[0]
+        self.label_ND = kmer_tokens(torch.from_numpy(label_NU).to(recipe.device), recipe.k)[0]
         columns = self.typed_ND.shape[1] + self.label_ND.shape[1]
-        self.is_label_D = torch.arange(columns) >= self.typed_ND.shape[1]
-        self.network = build(method, columns, recipe) if network is None else network
+        self.is_label_D = torch.arange(columns, device=recipe.device) >= self.typed_ND.shape[1]
+        self.network = build(method, columns, recipe).to(recipe.device) if network is None else network
 
     def train(self, train_N: np.ndarray, validation_N: np.ndarray, seed: int) -> dict[str, Any]:
         """Train on the rows train_N; the weights are chosen on the rows validation_N."""
@@ -113,7 +113,8 @@ class WindowNetwork:
         )  # fmt: skip
         asked_1QD = self.is_label_D.expand(true_1QD.shape)
         if recipe.hidden_labels < 1:
-            asked_1QD = asked_1QD & (torch.rand(true_1QD.shape, generator=generator) < recipe.hidden_labels)
+            drawn_1QD = torch.rand(true_1QD.shape, generator=generator).to(recipe.device)
+            asked_1QD = asked_1QD & (drawn_1QD < recipe.hidden_labels)
         logit_1QDK = self._logits(
             context_1ND, query.tokens.masked_fill(asked_1QD, hidden_token), query.mask | asked_1QD
         )
@@ -155,7 +156,7 @@ class WindowNetwork:
 
     def probabilities(self, typed_QS: np.ndarray, context_ND: Tensor) -> np.ndarray:
         """Return P(ALT) of each haplotype, (Q, U)."""
-        typed_QD = kmer_tokens(torch.from_numpy(typed_QS), self.recipe.k)[0]
+        typed_QD = kmer_tokens(torch.from_numpy(typed_QS).to(self.recipe.device), self.recipe.k)[0]
         logit_QDK = self.predict(context_ND, typed_QD)
-        p_QU: np.ndarray = kmer_allele_probabilities(logit_QDK, self.n_sites).numpy()
+        p_QU: np.ndarray = kmer_allele_probabilities(logit_QDK, self.n_sites).cpu().numpy()
         return p_QU

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.device_option import add_device
 from benchmarks.spin import rows
 from benchmarks.spin.budget import BUDGET
 from benchmarks.spin.runs import run_table
@@ -51,6 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=about, description=about)
         sub.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
         sub.add_argument("--results", type=Path, default=RESULTS)
+        add_device(sub)
         text = "begin no run after so many seconds"
         sub.add_argument("--limit", type=float, default=math.inf, metavar="SECONDS", help=text)
         sub.set_defaults(function=partial(run_table, name, about, make_rows()), budget=BUDGET)

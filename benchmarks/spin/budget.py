@@ -20,7 +20,8 @@ class Budget:
     """Sizes of a run and of its test.
 
     held_out: number of segments of `SimulatedSource.validation`. sets: number of sets of
-    `benchmarks.simulated.ablation`. episodes_each: number of tasks drawn from each segment of both.
+    `benchmarks.simulated.ablation`. episodes_each: number of tasks drawn from each segment of both. device:
+    "cpu" or "cuda".
     """
 
     spin: SPINSettings
@@ -30,6 +31,7 @@ class Budget:
     held_out: int
     episodes_each: int
     sets: tuple[tuple[int, int, float, int], ...]
+    device: str = "cpu"
 
     def training(self, seed: int, chosen: Mapping[str, Any]) -> TrainingSettings:
         """Return the settings of one run; the tasks of a seed are the same in all rows."""
@@ -37,8 +39,8 @@ class Budget:
         return TrainingSettings(**settings, validate_every=max(settings["steps"] // 3, 1), validation_tasks=8)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the budget as JSON values."""
-        return asdict(self)
+        """Return the budget as JSON values, without the device, which is no part of the budget."""
+        return {name: value for name, value in asdict(self).items() if name != "device"}
 
 
 # much smaller than configs/spin.toml, so that most runs take less than a minute on one core

@@ -93,9 +93,10 @@ class PaperLearner(SPINLearner):
         episodes: EpisodeSettings,
         form: Form = "SPIN",
         hidden_share: float = 1.0,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(settings, episodes, torch.device("cpu"))
-        self.model = PaperForm(settings, episodes.sites_per_gap, form)
+        super().__init__(settings, episodes, torch.device(device))
+        self.model = PaperForm(settings, episodes.sites_per_gap, form).to(device)
         self.hidden_share = hidden_share
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:
@@ -106,9 +107,9 @@ class PaperLearner(SPINLearner):
         context_BND = model.tokens(self._float(task.typed_BNS), self._labels(task.context_BGUN, valid_BGU))
         shown_BQS = torch.where(self._float(task.known_BQS) > 0, self._float(task.query_BQS), -1.0)
         truth_BQD = model.tokens(shown_BQS, self._labels(task.truth_BGUQ, valid_BGU))
-        is_attribute_D = torch.arange(truth_BQD.shape[2]) < model.attributes
+        is_attribute_D = torch.arange(truth_BQD.shape[2], device=self.device) < model.attributes
         share = self.hidden_share if torch.is_grad_enabled() else 1.0
-        hidden_BQD = torch.from_numpy(rng.random(truth_BQD.shape) < share) & ~is_attribute_D
+        hidden_BQD = torch.from_numpy(rng.random(truth_BQD.shape) < share).to(self.device) & ~is_attribute_D
         weight = attribute_weight(round(progress * 1_000), 1_000, ATTRIBUTE_WEIGHT)
         generator = torch.Generator().manual_seed(int(rng.integers(2**31)))
         query = mask_tokens(
@@ -132,7 +133,7 @@ class PaperLearner(SPINLearner):
         asked = task.valid_BGU > 0
         return Outcome(
             loss,
-            p_BQGU.permute(0, 2, 3, 1).numpy()[asked].ravel(),
+            p_BQGU.permute(0, 2, 3, 1).cpu().numpy()[asked].ravel(),
             task.truth_BGUQ[asked].astype(np.float32).ravel(),
             np.repeat(task.frequency_BGU[asked], p_BQGU.shape[1]),
         )

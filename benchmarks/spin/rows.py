@@ -48,7 +48,7 @@ class Row:
 
 
 def variant(network: Callable[..., GenotypeSPIN], budget: Budget) -> VariantLearner:
-    return VariantLearner(network, budget.spin, budget.episodes)
+    return VariantLearner(network, budget.spin, budget.episodes, budget.device)
 
 
 def _block_embedding(budget: Budget, network: type[GenotypeSPIN] = GenotypeSPIN) -> VariantLearner:
@@ -57,11 +57,11 @@ def _block_embedding(budget: Budget, network: type[GenotypeSPIN] = GenotypeSPIN)
 
 
 def _token_masking(hidden_share: float, budget: Budget) -> TokenMaskingLearner:
-    return TokenMaskingLearner(budget.spin, budget.episodes, hidden_share)
+    return TokenMaskingLearner(budget.spin, budget.episodes, hidden_share, budget.device)
 
 
 def _paper(budget: Budget, form: Form = "SPIN", hidden_share: float = 1.0) -> PaperLearner:
-    return PaperLearner(budget.spin, budget.episodes, form, hidden_share)
+    return PaperLearner(budget.spin, budget.episodes, form, hidden_share, budget.device)
 
 
 def frequencies(budget: Budget) -> Frequencies:
@@ -74,7 +74,7 @@ def shipped(budget: Budget) -> VariantLearner:
     assert isinstance(loaded, SPINPredictor)
     settings = replace(loaded.settings, inducing_points=DEFAULT_INDUCING_POINTS)
     assert settings.core == budget.spin.core, "other blocks would ask for other sites"
-    learner = VariantLearner(GenotypeSPIN, settings, budget.episodes)
+    learner = VariantLearner(GenotypeSPIN, settings, budget.episodes, budget.device)
     learner.model.load_state_dict(loaded.model.state_dict())
     return learner
 

@@ -9,6 +9,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -34,7 +35,7 @@ def run_table(name: str, about: str, rows: Sequence[Row], arguments: argparse.Na
     """Run the rows of a table that have no result in its folder. All results of a folder have the same
     budget.
     """
-    budget: Budget = arguments.budget
+    budget: Budget = replace(arguments.budget, device=arguments.device)
     folder = find_folder(name, arguments.results) or result_folder(arguments.results, name)
     _write_configuration(folder / "configuration.json", budget)
     table = folder / "scores.tsv"
@@ -109,11 +110,12 @@ def _report(rows: Sequence[Row], lines: list[dict[str, str]], budget: Budget) ->
 
 
 def _write_configuration(path: Path, budget: Budget) -> None:
-    """commits: of all calls that added rows."""
-    before = json.loads(path.read_text()) if path.exists() else {"commits": []}
+    """commits, devices: of all calls that added rows; older results were computed on a CPU."""
+    before = json.loads(path.read_text()) if path.exists() else {"commits": [], "devices": []}
     configuration = {
         "date": datetime.datetime.now(tz=datetime.UTC).date().isoformat(),
         "commits": list(dict.fromkeys([*before["commits"], commit()])),
+        "devices": list(dict.fromkeys([*before.get("devices", ["cpu"]), budget.device])),
         "shipped model": load_predictor(name="spin", device="cpu").fingerprint,
         "processor": processor(),
         "cores": os.cpu_count(),

@@ -65,8 +65,10 @@ class TokenMaskingLearner(VariantLearner):
 
     model: ShownLabels
 
-    def __init__(self, settings: SPINSettings, episodes: EpisodeSettings, hidden_share: float) -> None:
-        super().__init__(ShownLabels, settings, episodes)
+    def __init__(
+        self, settings: SPINSettings, episodes: EpisodeSettings, hidden_share: float, device: str = "cpu"
+    ) -> None:
+        super().__init__(ShownLabels, settings, episodes, device)
         self.hidden_share = hidden_share
 
     def outcome(self, task: object, progress: float, rng: np.random.Generator) -> Outcome:

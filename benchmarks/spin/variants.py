@@ -23,16 +23,17 @@ OF_A_SITE, OF_A_BLOCK = 4, 32  # numbers that labels are embedded in
 
 
 class VariantLearner(SPINLearner):
-    """`SPINLearner` with another network, on the CPU."""
+    """`SPINLearner` with another network."""
 
     def __init__(
         self,
         network: Callable[[SPINSettings], GenotypeSPIN],
         settings: SPINSettings,
         episodes: EpisodeSettings,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(settings, episodes, torch.device("cpu"))
-        self.model = network(settings)
+        super().__init__(settings, episodes, torch.device(device))
+        self.model = network(settings).to(device)
 
 
 class EmbeddingDecoder(LabelDecoder, ABC):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from benchmarks.device_option import add_device
 from benchmarks.tabular.california import MODELS, california
 from benchmarks.tabular.cost import KINDS, cost, one_cost
 from benchmarks.tabular.datasets import NAMES
@@ -37,6 +38,7 @@ def main() -> None:
     commands = parser.add_subparsers(required=True)
     sub = commands.add_parser("tables")
     sub.set_defaults(function=tables)
+    add_device(sub)
     sub.add_argument("--data", type=Path, required=True, help="folder of the tables (yacht.txt, ...)")
     sub.add_argument("--results", type=Path, default=RESULTS / "tables")
     sub.add_argument("--sets", nargs="+", choices=NAMES, default=SETS)
@@ -45,6 +47,7 @@ def main() -> None:
     sub.add_argument("--seconds", type=float, default=60, help="processor seconds of each fit")
     sub = commands.add_parser("one", help="one fit, for `tables`")
     sub.set_defaults(function=one)
+    add_device(sub)
     sub.add_argument("name", choices=NAMES)
     sub.add_argument("fold", type=int)
     sub.add_argument("method", choices=METHODS)
@@ -56,6 +59,7 @@ def main() -> None:
     sub.add_argument("--results", type=Path, default=RESULTS / "tables")
     sub = commands.add_parser("poker", help="contexts of many sizes at test time")
     sub.set_defaults(function=poker)
+    add_device(sub)
     sub.add_argument("--data", type=Path, required=True)
     sub.add_argument("--results", type=Path, default=RESULTS / "poker")
     sub.add_argument("--models", nargs="+", default=["SPIN", "NPT"])
@@ -63,6 +67,7 @@ def main() -> None:
     sub.add_argument("--seed", type=int, default=1)
     sub = commands.add_parser("california", help="published defaults, importances")
     sub.set_defaults(function=california)
+    add_device(sub)
     sub.add_argument("--data", type=Path, required=True)
     sub.add_argument("--results", type=Path, default=RESULTS / "california")
     sub.add_argument("--models", nargs="+", choices=MODELS, default=["ResNet", "MLP", "FTTransformer"])

@@ -72,6 +72,7 @@ def california(arguments: argparse.Namespace) -> None:
             settings: dict[str, Any] = {
                 "scaling": "quantile", "steps": arguments.epochs * epoch, "evaluate_every": epoch,
                 "patience": EPOCHS_OF_PATIENCE, "random_state": seed, "batch_size": 256,
+                "device": arguments.device,
                 "validation_fraction": len(parts.validation) / len(rows),
             }  # fmt: skip
             model = MODELS[kind](**settings)

@@ -69,6 +69,7 @@ class Problem:
     """Training and validation rows, the budget in processor seconds, and a seed.
 
     `found` holds the settings and the number of trees that a search has found; only `*_refitted` read it.
+    `device` ("cpu" or "cuda") trains networks.
     """
 
     train: pd.DataFrame
@@ -79,6 +80,7 @@ class Problem:
     seconds: float
     seed: int
     found: dict[str, Any] = field(default_factory=dict)
+    device: str = "cpu"
 
     def with_validation_rows(self) -> Problem:
         """Return the problem with its validation rows among the training rows."""
@@ -124,6 +126,7 @@ def network(kind: str, module: str = "spinimpute.tabular") -> Callable[[Problem]
             "batch_size": 64 if len(features) < 2_000 else 256,
             "validation_fraction": looked_at / len(features),
             "random_state": problem.seed,
+            "device": problem.device,
         }
         spent = time.process_time()
         step, look, rest = _speed(estimator, settings, features, target, problem.seconds)
@@ -383,7 +386,7 @@ def pytabkit(kind: str, most_epochs: int) -> Callable[[Problem], Fitted]:
             """Train on this number of rows; in proportion, fewer rows than there are for validation."""
             index = np.sort(order[:rows])
             looked_at = np.linspace(0, len(code) - 1, max(1, len(code) * rows // len(order))).astype(int)
-            model = estimator(device="cpu", n_threads=1, random_state=problem.seed, n_epochs=epochs)
+            model = estimator(device=problem.device, n_threads=1, random_state=problem.seed, n_epochs=epochs)
             return model.fit(
                 problem.train.iloc[index], problem.train_target[index],
                 X_val=validation.iloc[looked_at], y_val=code[looked_at],
@@ -406,7 +409,7 @@ def pytabkit(kind: str, most_epochs: int) -> Callable[[Problem], Fitted]:
         epochs = int(np.clip(left / epoch, 1, most_epochs))
         model = train(rows, epochs)
         told = {"epochs": epochs, "rows_of_an_epoch": rows}
-        return Fitted(model.predict, {}, told, *_probabilities(model, problem))
+        return Fitted(model.predict, {"device": problem.device}, told, *_probabilities(model, problem))
 
     return fit
 

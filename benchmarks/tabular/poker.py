@@ -36,7 +36,7 @@ def poker(arguments: argparse.Namespace) -> None:
     problem = Problem(
         table.features.iloc[parts.train], table.target[parts.train],
         table.features.iloc[parts.validation], table.target[parts.validation],
-        False, arguments.seconds, arguments.seed,
+        False, arguments.seconds, arguments.seed, device=arguments.device,
     )  # fmt: skip
     rows: list[dict[str, Any]] = []
     for kind in arguments.models:

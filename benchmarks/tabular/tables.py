@@ -54,7 +54,7 @@ def tables(arguments: argparse.Namespace) -> None:
                     continue
                 command = [sys.executable, "-m", "benchmarks.tabular", "one", name, str(fold), method]
                 command += ["--seconds", str(arguments.seconds), "--data", str(arguments.data)]
-                command += ["--results", str(folder)]
+                command += ["--results", str(folder), "--device", arguments.device]
                 done = subprocess.run(command, capture_output=True, text=True, check=False, env=ONE_THREAD)
                 if done.returncode:
                     failed.append(f"{name} {fold} {method}")
@@ -87,7 +87,7 @@ def one(arguments: argparse.Namespace) -> None:
     problem = Problem(
         table.features.iloc[parts.train], table.target[parts.train],
         table.features.iloc[parts.validation], table.target[parts.validation],
-        regression, arguments.seconds, arguments.fold + 1, found,
+        regression, arguments.seconds, arguments.fold + 1, found, arguments.device,
     )  # fmt: skip
     started = time.process_time()
     fitted = METHODS[arguments.method](problem)
