@@ -18,10 +18,11 @@ inducing point is the average of similar haplotypes. The file is a `container` w
 The file is a compression, not a guarantee of privacy. An inducing point of a single panel haplotype equals
 that haplotype within its block, and links connect such points along the chromosome; `mass_below` in the
 header counts points of few haplotypes. The ALT counts alone reveal nearly every sample: an attacker who knows
-a sample's haplotypes can tell whether the sample was in the panel. Without links, we measured this with files
-made from random halves of a panel (1,127 samples, 1 Mb, 32,781 sites). The AUC of the attack is .993 from the
-counts alone, and .994 from the whole file (h = 64). Without sites of fewer than 5 copies, it is .545 from the
-counts, and from the whole file .827 (h = 16), .921 (h = 64) and .976 (h = 256). See benchmarks/inducing.
+a sample's haplotypes can tell whether the sample was in the panel. We measured this with files made from
+random halves of a panel (1,127 samples, 1 Mb, 32,781 sites). The AUC of the attack is .993 from the counts
+alone, and .994 from the whole file (h = 64). Without sites of fewer than 5 copies, it is .545 from the
+counts, and from the whole file .843 (h = 16), .943 (h = 64), .987 (h = 256) and .998 (h = 1,024); without
+links .826, .920, .976 and .989. See benchmarks/inducing.
 """
 
 from __future__ import annotations

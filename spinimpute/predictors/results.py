@@ -38,6 +38,10 @@ class MemoryResults:
         """Return P(ALT) of all queries at the sites [start, stop). The caller may modify the array."""
         return self.p_UQ[start:stop]
 
+    def copy_to(self, start: int, out_XQ: np.ndarray) -> None:
+        """Write P(ALT) of all queries at the sites [start, start + X) to an array."""
+        out_XQ[:] = self.p_UQ[start : start + len(out_XQ)]
+
     def close(self) -> None:
         """Release the storage. Arrays that `take` has returned stay valid."""
 
@@ -78,11 +82,15 @@ class FileResults(MemoryResults):
     def take(self, start: int, stop: int) -> np.ndarray:
         """Read P(ALT) of all queries at the sites [start, stop)."""
         p_XQ = np.empty((stop - start, self._n_queries), np.float32)
+        self.copy_to(start, p_XQ)
+        return p_XQ
+
+    def copy_to(self, start: int, out_XQ: np.ndarray) -> None:
+        """Read P(ALT) of all queries at the sites [start, start + X) into an array."""
         for queries in self._stored:
             width = queries.stop - queries.start
             offset = (self._n_sites * queries.start + start * width) * BYTES
-            p_XQ[:, queries] = self._read((stop - start) * width, offset).reshape(-1, width)
-        return p_XQ
+            out_XQ[:, queries] = self._read(len(out_XQ) * width, offset).reshape(-1, width)
 
     def close(self) -> None:
         """Close the file, which deletes it."""

@@ -43,8 +43,8 @@ from spinimpute.runtime.errors import InputError, argument
 
 Result = TypeVar("Result")
 QUERIES_PER_TASK = 32  # queries whose posteriors one thread computes together
-QUERIES_AT_ONCE = 512  # queries whose posteriors are in memory at a time
-MAX_ENTRIES_IN_MEMORY = 16_000_000  # sites x queries of a tile; larger results are stored in a file
+QUERIES_AT_ONCE = 1_024  # queries whose posteriors are in memory at a time
+MAX_ENTRIES_IN_MEMORY = 8_000_000  # sites x queries of a tile; larger results are stored in a file
 
 
 class BlockEngine(PanelEngine):
@@ -146,8 +146,7 @@ class InducingEngine(Engine):
                         results = open_results.enter_context(closing(self._storage(sites, n_queries)))
                         self._impute_tile(tile, around, sites, typed_TQ, results)
                     start, stop = max(window.start, sites.start), min(window.stop, sites.stop)
-                    part_XQ = results.take(start - sites.start, stop - sites.start)
-                    p_UQ[start - window.start : stop - window.start] = part_XQ
+                    results.copy_to(start - sites.start, p_UQ[start - window.start : stop - window.start])
                     first = tile.stop
                 yield p_UQ
 
