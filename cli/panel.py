@@ -29,13 +29,13 @@ from .options import (
     refuse_options,
     threads_option,
 )
+from .panel_text import describe_changes, describe_file, describe_panel
 
 if TYPE_CHECKING:
     from spinimpute.downloads.catalogue import PublishedPanel
     from spinimpute.genotypes.sites import Region
     from spinimpute.panels.formats.detection import PanelSource
     from spinimpute.panels.panel import Panel
-    from spinimpute.panels.reference import ReferencePanel
 
 MAX_READERS = 8  # maximum number of processes that read a VCF or BCF, unless --threads is given
 ARRAY_FILE = (
@@ -103,6 +103,13 @@ def panel() -> None:
     "given map if it explains held-out haplotypes clearly better.",
     group="Advanced",
 )
+@option(
+    "--split-multiallelic",
+    is_flag=True,
+    help="Treat each ALT of a multi-allelic record as a biallelic site. By default, the probabilities of the "
+    "alleles of such a record add up to 1.",
+    group="Advanced",
+)
 @out_option("Panel file (.spin, or .spip with --inducing).")
 @option(
     "--threads",
@@ -131,6 +138,7 @@ def build(
     model: str | None,
     keep_phase: bool,
     keep_map: bool,
+    split_multiallelic: bool,
     out: str,
     threads: int | None,
     device: str,
@@ -161,9 +169,19 @@ def build(
     readers = _count_readers(threads)
     if inducing_points is None:
         build_panels(
-            source, out, genetic_map, parsed, samples, force, command, readers, keep_phase, keep_map=keep_map
+            source,
+            out,
+            genetic_map,
+            parsed,
+            samples,
+            force,
+            command,
+            readers,
+            keep_phase,
+            keep_map=keep_map,
+            split_multiallelic=split_multiallelic,
         )
-        _describe_file(out, quiet, changes=True)
+        describe_file(out, quiet, changes=True)
         return
     from spinimpute.panels.file_kind import SPIP, check_panel_output
     from spinimpute.panels.formats.detection import source_files
@@ -175,7 +193,15 @@ def build(
     with (
         temporary_folder() as folder,
         _open_or_build(
-            source, folder / "panel.spin", genetic_map, parsed, samples, readers, keep_phase, keep_map
+            source,
+            folder / "panel.spin",
+            genetic_map,
+            parsed,
+            samples,
+            readers,
+            keep_phase,
+            keep_map,
+            split_multiallelic,
         ) as panel,
         progress_bar("making inducing points", quiet) as progress,
         build_inducing_panel(
@@ -192,9 +218,9 @@ def build(
         ) as made,
     ):
         if not quiet:
-            _describe(out, made)
+            describe_panel(out, made)
             if not is_panel_file(source_files(source)[0]):
-                _describe_changes(panel)
+                describe_changes(panel)
             share = made.mass_below["2"]
             say(f"  {share:.1%} of the inducing points stand for fewer than 2 haplotypes of the panel")
             for reason, count in made.provenance["array sites not used"].items():
@@ -266,7 +292,7 @@ def get(
             map_url=map_url,
             threads=_count_readers(threads),
             progress=progress,
-            report_built=lambda path: _describe_file(str(path), quiet, changes=True),
+            report_built=lambda path: describe_file(str(path), quiet, changes=True),
         )
 
 
@@ -312,7 +338,7 @@ def merge(
     with progress_bar("merging panels", quiet) as progress:
         command = command_text(ctx, NOT_RECORDED)
         merge_panels(files, out, threads=threads, force=force, command=command, progress=progress)
-    _describe_file(out, quiet)
+    describe_file(out, quiet)
 
 
 @panel.command(cls=Command)
@@ -344,7 +370,7 @@ def tune(
             command=command_text(ctx, NOT_RECORDED),
             progress=progress,
         )
-    _describe_file(out, quiet)
+    describe_file(out, quiet)
 
 
 def _count_readers(threads: int | None) -> int:
@@ -363,6 +389,7 @@ def _open_or_build(
     readers: int,
     keep_phase: bool,
     keep_map: bool,
+    split_multiallelic: bool,
 ) -> Panel:
     """Open a panel file, or build the panel file `out` from other files and open it.
 
@@ -384,52 +411,16 @@ def _open_or_build(
             threads=readers,
             keep_phase=keep_phase,
             keep_map=keep_map,
+            split_multiallelic=split_multiallelic,
         )
-    if genetic_map or region or samples or keep_phase or keep_map:
+    if genetic_map or region or samples or keep_phase or keep_map or split_multiallelic:
         raise InputError(
             "arguments",
             f"{path} is a panel file: its map, region, samples and phase were chosen when it was built. Give "
-            "--map, --region, --samples-file, --keep-phase and --keep-map when you build a panel",
+            "--map, --region, --samples-file, --keep-phase, --keep-map and --split-multiallelic when you "
+            "build a panel",
         )
     return Panel.open(path)
-
-
-def _describe_file(out: str, quiet: bool, changes: bool = False) -> None:
-    """Print the sizes of the panels in a new file and, with `changes`, how they differ from the VCF."""
-    from spinimpute.panels.opening import open_panel_file
-
-    if not quiet:
-        with open_panel_file(out) as parts:
-            for built in parts:
-                _describe(out, built)
-                if changes:
-                    _describe_changes(built)
-
-
-def _describe(out: str, built: ReferencePanel) -> None:
-    """Print the size of a panel, and the number of records that were skipped."""
-    say(
-        f"{out}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, "
-        f"{built.n_sites} sites, {built.chrom}:{built.position[0]}-{built.position[-1]}"
-    )
-    for reason, count in built.provenance.get("skipped", {}).items():
-        say(f"  {count} records skipped: {reason}")
-
-
-def _describe_changes(built: ReferencePanel) -> None:
-    """Print how the genetic map and the phase of a new panel differ from those of its VCF."""
-    from spinimpute.panels.build import MAP_ESTIMATED
-    from spinimpute.panels.panel import MOVED
-
-    if estimated := built.provenance.get(MAP_ESTIMATED):
-        say(
-            f"  genetic map estimated from the panel, between {estimated['sites']} sites: it raises the "
-            f"log-likelihood of held-out haplotypes by {estimated['gain']:.1%}"
-        )
-    if moved := built.provenance.get(MOVED):
-        wrong = (f"{share:.1%} of alleles with {carriers}" for carriers, share in moved["estimated wrong"])
-        say(f"  {moved['alleles']} rare alleles moved to the other haplotype of their carrier")
-        say(f"  estimated share of wrong phases, by number of carriers: {', '.join(wrong)}")
 
 
 @panel.command(cls=Command)

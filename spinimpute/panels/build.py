@@ -62,6 +62,7 @@ class BuildJob:
     threads: int = 1
     keep_phase: bool = False
     refine: PanelRefiner | None = None
+    split_multiallelic: bool = False
 
 
 def compile_panel(job: BuildJob) -> Panel:
@@ -119,7 +120,7 @@ def _write_panel(file: BinaryIO, reader: AnyBatchReader, job: BuildJob) -> None:
             writer = PanelWriter(file, int(reader.ploidy.sum()))
         blocks.append(batch.sites)
         counts.append(batch.allele_count)
-        multiallelic.append(batch.multiallelic)
+        multiallelic.append(batch.multiallelic & (not job.split_multiallelic))
         writer.add_rows(batch.stored, batch.allele_count)
     assert chosen_map is not None  # a reader yields a batch or raises
     assert writer is not None

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from spinimpute.genotypes.records import record_order
 from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region, Sites, unusable_ref
 from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.runtime.errors import InputError, argument
@@ -45,10 +46,10 @@ class SiteBatch(NamedTuple):
 class BatchReader(HaplotypeReader):
     """Reader of a panel's VCF in batches of sites.
 
-    Records of one position are sorted by REF and ALT, as in `bcftools sort`, so results do not depend on
-    their order in the file. If several records have the same position and alleles, one is kept if their calls
-    are equal, and none if they differ. `ploidy`, uint8 (n_samples,), is the ploidy in an earlier part of the
-    file. Raises InputError like `HaplotypeReader`, and for missing calls.
+    Sites of one position are sorted by REF, whether they were split from a multi-allelic record, and ALT. So
+    results do not depend on their order in the file. If several records have the same position and alleles,
+    one is kept if their calls are equal, and none if they differ. `ploidy`, uint8 (n_samples,), is the ploidy
+    in an earlier part of the file. Raises InputError like `HaplotypeReader`, and for missing calls.
     """
 
     def __init__(
@@ -97,10 +98,11 @@ def _without_duplicates(
 ) -> Iterator[HaplotypeBlock]:
     """Yield blocks sorted by position and alleles, without duplicates and contradictory records."""
     for block in blocks:
-        keys = block.sites.keys()
+        keys, multiallelic = block.sites.keys(), block.multiallelic.copy()
         kept = []
         for _, same in groupby(sorted(range(len(keys)), key=keys.__getitem__), keys.__getitem__):
             first, *others = same
+            multiallelic[first] |= multiallelic[others].any()
             if others and (block.alleles[others] != block.alleles[first]).any():
                 reason, n_skipped = CONTRADICTORY_RECORD, 1 + len(others)
             else:
@@ -109,7 +111,10 @@ def _without_duplicates(
             if n_skipped:
                 skipped[reason] = skipped.get(reason, 0) + n_skipped
         if kept:
-            yield block if kept == list(range(len(keys))) else _take(block, np.array(kept))
+            block = HaplotypeBlock(block.sites, block.alleles, multiallelic)
+            rows = np.array(kept)
+            rows = rows[record_order(block.sites.take(rows), multiallelic[rows])]
+            yield block if np.array_equal(rows, np.arange(len(keys))) else _take(block, rows)
 
 
 def _whole_positions(blocks: Iterable[HaplotypeBlock], file: SampleFile) -> Iterator[HaplotypeBlock]:

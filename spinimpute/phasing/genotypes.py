@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
+from spinimpute.genotypes.records import RecordRows
 from spinimpute.hmm.parameters import MAX_COPIED
 from spinimpute.panels.panel import Panel
 from spinimpute.phasing.all_haplotypes import ChainsOverAll, group_patterns, groups_of_samples, last_places
@@ -95,11 +96,16 @@ def genotypes_by_window(
     progress: Progress | None = None,
     bases_X: Sequence[FragmentBases] = (),
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each window's first site (panel index) and its `genotypes_from_likelihoods`."""
+    """Yield each window's first site (panel index) and its `genotypes_from_likelihoods`.
+
+    The probabilities of the alleles of a record with several ALTs add up to 1, see
+    `RecordRows.share_alleles`. The sites must not cut such a record, and windows do not cut it.
+    """
     region = Interval(first, first + len(phred_SX3))
+    records = RecordRows.of(panel.sites, panel.multiallelic)
     # result in the right flank of the previous window
     overlap_S2X = np.zeros((0, 2, phred_SX3.shape[1]), np.float32)
-    for window, flanked in cut_chain_windows(panel.cM, region):
+    for window, flanked in cut_chain_windows(panel.cM, region, records):
 
         def report(share: float, window: Interval = window) -> None:
             if progress is not None:
@@ -115,14 +121,19 @@ def genotypes_by_window(
         )
         p_S2X = np.where(agreement_SX.sum(axis=0) < 0, p_S2X[:, ::-1], p_S2X)
         overlap_S2X = p_S2X[window.n_sites :].copy()
-        yield window.start, p_S2X[: window.n_sites]
+        p_S2X = p_S2X[: window.n_sites]
+        records.share_alleles(window.start, p_S2X)
+        yield window.start, p_S2X
 
 
-def cut_chain_windows(cM: np.ndarray, region: Interval) -> list[tuple[Interval, Interval]]:
+def cut_chain_windows(
+    cM: np.ndarray, region: Interval, records: RecordRows
+) -> list[tuple[Interval, Interval]]:
     """Cut an interval of panel sites into windows; return each window without and with its flanks."""
     windows = []
-    for start in range(region.start, region.stop, WINDOW_SITES):
-        stop = min(start + WINDOW_SITES, region.stop)
+    starts = range(region.start, region.stop, WINDOW_SITES)
+    cuts = [Interval(start, min(start + WINDOW_SITES, region.stop)) for start in starts]
+    for start, stop in records.keep_whole(cuts):
         low = int(np.searchsorted(cM, cM[start] - FLANK_CM))
         high = int(np.searchsorted(cM, cM[stop - 1] + FLANK_CM, side="right"))
         flanked = Interval(
@@ -144,7 +155,8 @@ def threads_within(
 
     Raises InputError if the budget is too small for one thread, see `chain_threads`.
     """
-    windows = [flanked for _, flanked in cut_chain_windows(panel.cM, region)]
+    records = RecordRows.of(panel.sites, panel.multiallelic)
+    windows = [flanked for _, flanked in cut_chain_windows(panel.cM, region, records)]
     widest = max(flanked.n_sites for flanked in windows)
     bases = max((x_bases.n_at(flanked) for x_bases in bases_X for flanked in windows), default=0)
     n = panel.n_haplotypes

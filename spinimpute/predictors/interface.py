@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.intervals import DEFAULT_LENGTH_CM, Interval, cut_windows
+from spinimpute.genotypes.records import RecordRows
 from spinimpute.genotypes.sites import ExclusiveAlleles
 from spinimpute.panels.trust.site_trust import NEAR
 from spinimpute.predictors.typed_tiles import TILE_GAPS, TileStarts, flank_reach, typed_sites_of_tiles
@@ -112,6 +113,7 @@ class Engine(ExitStack):
                 f"{MAX_WINDOWS:,}, as the panel has {cM[-1] - cM[0]:.4g} cM. Choose longer windows.",
             )
         self.job, self.typed_index = job, job.typed_index
+        self.records = RecordRows.of(job.panel.sites, job.panel.multiallelic)
         self.pool = pool or ThreadPoolExecutor(job.threads, "impute")
         if pool is None:
             self.callback(self.pool.shutdown, cancel_futures=True)
@@ -119,7 +121,14 @@ class Engine(ExitStack):
     def windows(self, sites: Interval) -> list[Interval]:
         """Cut panel sites into windows, which are imputed and written one after the other.
 
-        Their maximum length is the predictor's option `window_cM`. Some predictors override this method.
+        A multi-allelic record is within one window. `sites` must not cut such a record.
+        """
+        return self.records.keep_whole(self.cut_windows(sites))
+
+    def cut_windows(self, sites: Interval) -> list[Interval]:
+        """Cut panel sites into windows, which may cut records. Some predictors override this method.
+
+        The maximum length of a window is the predictor's option `window_cM`.
         """
         panel = self.job.panel
         length_cM = self.job.options.get("window_cM", DEFAULT_LENGTH_CM)
@@ -131,13 +140,15 @@ class Engine(ExitStack):
         """Yield P(ALT) of each window, float32 (U, Q), in order; later windows may be computed in advance.
 
         typed_TQ holds the queries' alleles at the typed sites, int8, -1 where missing. Without typed sites
-        the result is the panel's ALT frequency. The predictions of `predict_windows` are corrected twice:
+        the result is the panel's ALT frequency. The predictions of `predict_windows` are corrected:
 
         - A site with `ReferencePanel.prediction_trust` below 1 tends to be predicted with too much certainty.
           Its predictions are shrunk towards the ALT frequency. A query with a typed allele within `NEAR`
           bases keeps its prediction, because neighbouring records of one artefact predict each other well.
         - A haplotype that carries a typed ALT allele cannot carry another ALT allele of the same
           multi-allelic site.
+        - The alleles of a record with several ALTs have probabilities that add up to 1, see
+          `RecordRows.share_alleles`.
         """
         typed_position_T = self.job.panel.position[self.typed_index]
         exclusive = ExclusiveAlleles.of(self.job.panel.sites, self.job.typed_index)
@@ -152,6 +163,7 @@ class Engine(ExitStack):
                     shrunk_Q = trust_U[u] * p_UQ[u] + (1 - trust_U[u]) * frequency_U[u]
                     p_UQ[u] = np.where(untyped_nearby_Q, shrunk_Q, p_UQ[u])
                 exclusive.exclude(window.start, p_UQ, typed_TQ)
+                self.records.share_alleles(window.start, p_UQ, self.typed_index, typed_TQ)
                 yield p_UQ
 
     def impute_window(self, window: Interval, typed_TQ: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from spinimpute.genotypes.builds import infer_build
+from spinimpute.genotypes.records import record_order
 from spinimpute.genotypes.sites import Sites, complement, same_chromosome
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.trust.site_trust import SiteDoubts
@@ -107,15 +108,38 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     swapped_all[partner[swapped]] = True
     multiallelic = np.concatenate([first.multiallelic, second.multiallelic[only_second]])
     multiallelic[partner[matched]] |= second.multiallelic[matched]
-    union = SiteUnion(
-        Sites.concatenate([first.sites, second.sites.take(only_second)]).take(order),
-        np.concatenate([first.cM, _map_positions(first, second, second.position[only_second])])[order],
-        multiallelic[order],
-        (index[order], second_index[order]),
-        swapped_all[order],
+    union = _with_whole_records(
+        SiteUnion(
+            Sites.concatenate([first.sites, second.sites.take(only_second)]).take(order),
+            np.concatenate([first.cM, _map_positions(first, second, second.position[only_second])])[order],
+            multiallelic[order],
+            (index[order], second_index[order]),
+            swapped_all[order],
+        )
     )
     _check_distances(first, second, union)
     return union
+
+
+def _with_whole_records(union: SiteUnion) -> SiteUnion:
+    """Sort the sites of positions with several sites of multi-allelic records by `record_order`.
+
+    So the ALTs of a record are neighbours, even if some are in one panel only.
+    """
+    position, order = union.sites.position, np.arange(len(union.sites))
+    starts, counts = np.unique(position[union.multiallelic], return_counts=True)
+    for at in starts[counts > 1].tolist():
+        rows = np.arange(*np.searchsorted(position, [at, at + 1]))
+        order[rows] = rows[record_order(union.sites.take(rows), union.multiallelic[rows])]
+    if (np.diff(order) == 1).all():
+        return union
+    return SiteUnion(
+        union.sites.take(order),
+        union.cM[order],
+        union.multiallelic[order],
+        (union.index_S[0][order], union.index_S[1][order]),
+        union.swapped_S[order],
+    )
 
 
 def few_shared_warning(panels: tuple[Panel, Panel], union: SiteUnion) -> str:

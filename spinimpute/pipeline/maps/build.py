@@ -22,6 +22,7 @@ def refine_panel(
     threads: int | None = None,
     *,
     keep_map: bool = False,
+    split_multiallelic: bool = False,
     find_bad_sites: bool = True,
 ) -> build.Refinement:
     """Estimate a genetic map, and find poorly predicted sites, from the haplotypes of a panel.
@@ -55,6 +56,7 @@ def build_panel(
     keep_phase: bool = False,
     *,
     keep_map: bool = False,
+    split_multiallelic: bool = False,
 ) -> Panel:
     """Build a panel file from the phased haplotypes of one chromosome and open it.
 
@@ -87,6 +89,9 @@ def build_panel(
     keep_map : bool
         Keep the given genetic map. By default, a map is estimated from the panel's haplotypes. It replaces
         the given map if it explains held-out haplotypes better; provenance["map estimated"] records this.
+    split_multiallelic : bool
+        Treat each ALT of a multi-allelic record as a biallelic site. By default, the probabilities of its
+        alleles add up to 1, and `impute` writes one record.
 
     Returns
     -------
@@ -101,7 +106,19 @@ def build_panel(
     """
     refine = partial(refine_panel, threads=threads, keep_map=keep_map)
     return build.compile_panel(
-        build.BuildJob(vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, refine)
+        build.BuildJob(
+            vcf,
+            out,
+            genetic_map,
+            region,
+            samples,
+            force,
+            command,
+            threads,
+            keep_phase,
+            refine,
+            split_multiallelic,
+        )
     )
 
 
@@ -117,6 +134,7 @@ def build_panels(
     keep_phase: bool = False,
     *,
     keep_map: bool = False,
+    split_multiallelic: bool = False,
 ) -> None:
     """Build a panel file as `build_panel` does, but split chromosome X at the pseudo-autosomal boundaries.
 
@@ -124,7 +142,7 @@ def build_panels(
 
     Parameters
     ----------
-    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, keep_map
+    vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, keep_map, split_multiallelic
         See `build_panel`.
 
     Raises
@@ -134,5 +152,17 @@ def build_panels(
     """
     refine = partial(refine_panel, threads=threads, keep_map=keep_map)
     spin_files.compile_panel_file(
-        build.BuildJob(vcf, out, genetic_map, region, samples, force, command, threads, keep_phase, refine)
+        build.BuildJob(
+            vcf,
+            out,
+            genetic_map,
+            region,
+            samples,
+            force,
+            command,
+            threads,
+            keep_phase,
+            refine,
+            split_multiallelic,
+        )
     )

@@ -128,7 +128,7 @@ class HaplotypeEngine(Engine):
 
         self._rates = self.pool.submit(estimate)  # submitted first, because other tasks wait for the rates
 
-    def windows(self, sites: Interval) -> list[Interval]:
+    def cut_windows(self, sites: Interval) -> list[Interval]:
         """Cut panel sites into windows of whole tiles, as large as the memory limits allow."""
         length_cM, n_sites = self.job.options["window_cM"], self.limits.window // self.job.n_queries
         return windows_of_tiles(self.panel.cM, self.typed_index, sites, length_cM, n_sites)

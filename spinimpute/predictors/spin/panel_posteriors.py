@@ -80,7 +80,7 @@ class PanelEngine(Engine):
     def predict_spin(self, windows: Sequence[Interval], typed_TQ: np.ndarray) -> Generator[np.ndarray]:
         """Yield P(ALT) of SPIN alone for each window, float32 (U, Q)."""
 
-    def windows(self, sites: Interval) -> list[Interval]:
+    def cut_windows(self, sites: Interval) -> list[Interval]:
         """Cut panel sites into windows of whole tiles, or of parts of one tile if `window_cM` is shorter."""
         length_cM = self.job.options.get("window_cM", DEFAULT_LENGTH_CM)
         n_sites = max(1, min(WINDOW_SITES, WINDOW_ENTRIES // max(1, self.job.n_queries)))

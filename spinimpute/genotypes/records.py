@@ -1,0 +1,106 @@
+"""Records of a panel with several ALT alleles.
+
+A panel stores a multi-allelic record as one biallelic site ("row") for each ALT. The rows of a record are
+neighbours: they have equal positions and REF, and the panel marks them as split from a multi-allelic record.
+Every other row is a record of its own. A haplotype has one allele of a record, so the probabilities of its
+ALT alleles and of REF add up to 1.
+
+Axes: T typed sites, U sites of a window, Q haplotypes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from spinimpute.genotypes.intervals import Interval
+from spinimpute.genotypes.sites import Sites
+
+MAX_ALTS = 62  # ALT alleles of a record: BCF stores an allele of a genotype in one byte
+
+
+@dataclass(frozen=True, eq=False)
+class RecordRows:
+    """Which rows of a panel are one record."""
+
+    continues: np.ndarray  # bool (n_sites,), whether a row belongs to the record of the row before
+
+    @classmethod
+    def of(cls, sites: Sites, multiallelic: np.ndarray) -> RecordRows:
+        """Find the records of a panel. Rows of a record with more than MAX_ALTS ALT alleles stay separate.
+
+        `multiallelic`, bool (n_sites,), marks sites that were split from a multi-allelic record.
+        """
+        position = sites.position
+        continues = np.zeros(len(position), bool)
+        continues[1:] = multiallelic[1:] & multiallelic[:-1] & (np.diff(position) == 0)
+        for row in np.flatnonzero(continues).tolist():
+            continues[row] = sites.ref[row].upper() == sites.ref[row - 1].upper()
+        records = cls(continues)
+        for rows in records.multiallelic_within(Interval(0, len(position))):
+            if rows.n_sites > MAX_ALTS:
+                continues[rows.slice] = False
+        return records
+
+    @classmethod
+    def separate(cls, n_sites: int) -> RecordRows:
+        """Return records of one row each."""
+        return cls(np.zeros(n_sites, bool))
+
+    def n_records(self, rows: Interval) -> int:
+        """Return the number of records in an interval of rows, which must not cut a record."""
+        return rows.n_sites - int(self.continues[rows.slice].sum())
+
+    def multiallelic_within(self, rows: Interval) -> list[Interval]:
+        """Return the rows of each record with several ALTs in an interval, which must not cut a record."""
+        continues = self.continues[rows.slice]
+        starts = np.flatnonzero(continues & ~np.append(False, continues[:-1])) - 1 + rows.start
+        stops = np.flatnonzero(continues & ~np.append(continues[1:], False)) + 1 + rows.start
+        return [Interval(*record) for record in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+    def keep_whole(self, windows: Sequence[Interval]) -> list[Interval]:
+        """Move the bounds of consecutive windows that cut a record to the end of the record."""
+        if not windows:
+            return []
+        bounds = [windows[0].start]
+        for window in windows:
+            stop = window.stop
+            while stop < len(self.continues) and self.continues[stop]:
+                stop += 1
+            bounds.append(stop)
+        return [Interval(start, stop) for start, stop in pairwise(bounds) if start < stop]
+
+    def share_alleles(
+        self,
+        start: int,
+        p_UQ: np.ndarray,
+        typed_index: np.ndarray | None = None,
+        typed_TQ: np.ndarray | None = None,
+    ) -> None:
+        """Correct P(ALT) in place, so that the ALT alleles of a record have a sum of at most 1.
+
+        P(REF) is 1 minus the sum. Where the sum is greater than 1, it becomes 1. The first row of p_UQ is
+        site `start`; it may have further axes. Typed alleles are certain: a haplotype with a typed ALT allele
+        (1) has no other ALT allele of the record. `typed_index` are the typed sites, increasing, and typed_TQ
+        their alleles, int8, -1 where missing.
+        """
+        for rows in self.multiallelic_within(Interval(start, start + len(p_UQ))):
+            p_KQ = p_UQ[rows.start - start : rows.stop - start]
+            if typed_index is not None and typed_TQ is not None:
+                first, stop = np.searchsorted(typed_index, rows).tolist()
+                typed_KQ = np.full(p_KQ.shape, -1, np.int8)
+                typed_KQ[typed_index[first:stop] - rows.start] = typed_TQ[first:stop]
+                has_typed_alt_Q = (typed_KQ == 1).any(axis=0)
+                p_KQ[...] = np.where((typed_KQ >= 0) | has_typed_alt_Q, typed_KQ == 1, p_KQ)
+            total_Q = p_KQ.sum(axis=0)
+            np.divide(p_KQ, total_Q, out=p_KQ, where=total_Q > 1)
+
+
+def record_order(sites: Sites, multiallelic: np.ndarray) -> np.ndarray:
+    """Return the order of a panel's rows, int64 (n,): by position, REF, whether biallelic, and ALT."""
+    rows = zip(sites.keys(), multiallelic.tolist(), strict=True)
+    keys = [(position, ref, not several, alt) for (position, ref, alt), several in rows]
+    return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)
