@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from spinimpute.genotypes.sites import Sites
 from spinimpute.hmm.pbwt import Candidates
 
 
@@ -35,6 +36,15 @@ class ArrayPanel:
     @property
     def frequency(self) -> np.ndarray:
         return self.alleles_XN.mean(axis=1)
+
+    @property
+    def multiallelic(self) -> np.ndarray:
+        return np.zeros(self.n_sites, bool)
+
+    @property
+    def sites(self) -> Sites:
+        n = self.n_sites
+        return Sites("20", self.position, ["A"] * n, ["C"] * n, ["."] * n)
 
     def alleles(self, start: int, stop: int) -> np.ndarray:
         return self.alleles_XN[start:stop]

@@ -61,7 +61,10 @@ def test_windows_do_not_cut_a_record(rows, cuts):
 
 
 def test_a_record_with_too_many_alleles_stays_split():
-    rows = [(1, "A", "C" * (i + 1), True) for i in range(MAX_ALTS)] + [(2, "A", "C", True), (2, "A", "G", True)]
+    rows = [(1, "A", "C" * (i + 1), True) for i in range(MAX_ALTS)] + [
+        (2, "A", "C", True),
+        (2, "A", "G", True),
+    ]
     assert records_of(rows).n_records(Interval(0, len(rows))) == 2
     one_more = [(1, "A", "C" * 99, True), *rows]
     assert records_of(one_more).n_records(Interval(0, len(one_more))) == len(one_more) - 1

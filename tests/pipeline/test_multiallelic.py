@@ -35,7 +35,9 @@ def panel_rows(rng: np.random.Generator) -> list[Row]:
         calls = [f"{a}|{b}" for a, b in alleles.reshape(-1, 2)]
         rows.append((1000 + 100 * site, "A", ",".join(["C", "G", "T"][: n_alts(site)]), calls))
         if site % 10 == 2:
-            rows.append((1000 + 100 * site, "A", "CC", [f"{a % 2}|{b % 2}" for a, b in alleles.reshape(-1, 2)]))
+            rows.append(
+                (1000 + 100 * site, "A", "CC", [f"{a % 2}|{b % 2}" for a, b in alleles.reshape(-1, 2)])
+            )
     return rows
 
 
@@ -152,9 +154,7 @@ def target_rows(panel: spinimpute.Panel, rng: np.random.Generator, n_samples: in
 
 
 @pytest.mark.parametrize("spin", [False, True])
-def test_windows_do_not_cut_a_record(
-    panel, rng, random_predictor, write_vcf, tmp_path, monkeypatch, spin
-):
+def test_windows_do_not_cut_a_record(panel, rng, random_predictor, write_vcf, tmp_path, monkeypatch, spin):
     target = write_vcf(target_rows(panel, rng))
     predictor, found = spinimpute.PredictorSettings(model=random_predictor if spin else None), []
     for most in (10**6, 1, 2, 7):
