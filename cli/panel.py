@@ -15,7 +15,7 @@ import click
 from spinimpute.runtime.errors import InputError, printable
 
 from .commands import Command, Count, command_text, option
-from .messages import say
+from .messages import describe_changes, describe_file, describe_panel, say
 from .options import (
     check_inducing,
     choose_source,
@@ -29,7 +29,6 @@ from .options import (
     refuse_options,
     threads_option,
 )
-from .panel_text import describe_changes, describe_file, describe_panel
 
 if TYPE_CHECKING:
     from spinimpute.downloads.catalogue import PublishedPanel

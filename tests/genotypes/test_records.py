@@ -1,5 +1,7 @@
 """Which rows of a panel are one record, and what the probabilities of their alleles add up to."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -51,7 +53,7 @@ def test_neighbours_with_one_position_and_REF_are_a_record(rows):
 def test_windows_do_not_cut_a_record(rows, cuts):
     rows = sorted(rows, key=lambda row: row[0])
     bounds = sorted({0, len(rows), *(cut for cut in cuts if cut < len(rows))})
-    windows = [Interval(*pair) for pair in zip(bounds, bounds[1:], strict=False)]
+    windows = [Interval(*pair) for pair in pairwise(bounds)]
     records = records_of(rows)
     whole = records.keep_whole(windows)
     assert [row for window in whole for row in range(*window)] == list(range(len(rows)))
