@@ -33,7 +33,7 @@ NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of a full disk
 
 # name -> (module of this package, function in it, line in the list of commands)
 COMMANDS = {
-    "panel": ("panel", "panel", "Build, download, merge, tune, describe and verify reference panels."),
+    "panel": ("panel", "panel", "Build, download, merge, tune, label, describe and verify reference panels."),
     "impute": ("impute", "impute", "Impute genotypes from a reference panel."),
     "ligate": ("join", "ligate", "Join separately imputed chunks of a chromosome."),
     "merge": ("join", "merge", "Join separately imputed batches of samples."),

@@ -35,6 +35,7 @@ REF_IS_ALT = "ALT equals REF"
 _X_REGION_NAMES = ("XY", "PAR", "PAR1", "PAR2")
 _ALIASES = {**dict.fromkeys(("23", "25", *_X_REGION_NAMES), "X"), "24": "Y", "26": "MT"}
 _LAST_HUMAN = 26
+_LABEL = re.compile(r"<([^<>,*\s]+)\*([^<>,\s]+)>")
 _REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-9,]*))?)?")
 
 
@@ -83,6 +84,21 @@ def is_position(text: str | bytes) -> bool:
 def unusable_alt(alt: str) -> str:
     """Return the reason to skip an ALT that is not a sequence of bases; "" if it is one."""
     return "" if alt.isalpha() else {"*": SPANNING_DELETION, ".": NO_ALT}.get(alt, SYMBOLIC)
+
+
+def label_alt(locus: str, allele: str) -> str:
+    """Return the ALT of a label, such as "<HLA-A*01:01>"; see `label_parts`."""
+    return f"<{locus}*{allele}>"
+
+
+def label_parts(alt: str) -> tuple[str, str] | None:
+    """Return locus and allele of the ALT of a label, or None for another ALT.
+
+    Labels are alleles that are known per person, such as HLA types. Every haplotype has one of a locus's
+    labels. REF, which is N, stands for an unknown label and is not imputed.
+    """
+    found = _LABEL.fullmatch(alt)
+    return None if found is None else (found[1], found[2])
 
 
 def unusable_ref(ref: str, alt: str) -> str:

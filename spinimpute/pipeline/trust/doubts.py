@@ -65,7 +65,7 @@ def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
     kept_X = order_X[n_held_out : n_held_out + MAX_KEPT_SAMPLES]
     kept_N = np.flatnonzero(np.isin(panel.haplotype_sample, kept_X))
     site_S = np.union1d(typed_T, suspicious_U)
-    _write_subpanel(panel, site_S, kept_N, folder / "stay.spin")
+    write_subpanel(panel, site_S, kept_N, folder / "stay.spin")
     with Panel.open(folder / "stay.spin") as kept_panel:
         typed_index, index_U = np.searchsorted(site_S, typed_T), np.searchsorted(site_S, suspicious_U)
         typed_TQ = read_alleles(panel, typed_T, held_out_Q).astype(np.int8)
@@ -77,7 +77,7 @@ def find_doubts(panel: Panel, folder: Path, threads: int) -> SiteDoubts:
     return doubts
 
 
-def _write_subpanel(panel: Panel, site_S: np.ndarray, kept_N: np.ndarray, out: Path) -> None:
+def write_subpanel(panel: Panel, site_S: np.ndarray, kept_N: np.ndarray, out: Path) -> None:
     """Write a panel file with a subset of sites and haplotypes."""
     kept_X, ploidy_X = np.unique(panel.haplotype_sample[kept_N], return_counts=True)
     counts = []

@@ -1,8 +1,4 @@
-"""`spinimpute panel build | get | merge | tune | info | chunks | verify`: commands for reference panels.
-
-`build` writes a panel (.spin) or, with --inducing, an inducing panel (.spip). An inducing panel is made for
-one array and has averages of panel haplotypes instead of the haplotypes.
-"""
+"""`spinimpute panel build | get`: make panel files."""
 
 from __future__ import annotations
 
@@ -14,9 +10,9 @@ import click
 
 from spinimpute.runtime.errors import InputError, printable
 
-from .commands import Command, Count, command_text, option
-from .messages import describe_changes, describe_file, describe_panel, say
-from .options import (
+from ..commands import Command, Count, command_text, option
+from ..messages import say
+from ..options import (
     check_inducing,
     choose_source,
     device_option,
@@ -29,6 +25,7 @@ from .options import (
     refuse_options,
     threads_option,
 )
+from .describe import ARRAY_FILE, NOT_RECORDED, describe_changes, describe_file, describe_panel
 
 if TYPE_CHECKING:
     from spinimpute.downloads.catalogue import PublishedPanel
@@ -37,20 +34,9 @@ if TYPE_CHECKING:
     from spinimpute.panels.panel import Panel
 
 MAX_READERS = 8  # maximum number of processes that read a VCF or BCF, unless --threads is given
-ARRAY_FILE = (
-    "Sites of the array: a VCF or BCF of the array, such as a target, or lines of chromosome, position and "
-    "optionally REF and ALT."
-)
-# Options that do not change the panel. Panel files omit them: equal panels are then equal files.
-NOT_RECORDED = ("out", "force", "threads", "device", "quiet")
 
 
-@click.group()
-def panel() -> None:
-    """Build, download, merge, tune, describe and verify reference panels."""
-
-
-@panel.command(cls=Command)
+@click.command(cls=Command)
 @option(
     "--vcf",
     metavar="FILE",
@@ -226,7 +212,7 @@ def build(
                 say(f"  {count} array sites not used: {reason}")
 
 
-@panel.command(cls=Command)
+@click.command(cls=Command)
 @click.argument("name", required=False)
 @option("--list", "list_only", is_flag=True, help="List the panels, or NAME, and the downloaded chromosomes.")
 @option("--chromosomes", metavar="A,B-C,...", help="Chromosomes to get. Default: 1-22,X.")
@@ -314,64 +300,6 @@ def _describe_published(published: PublishedPanel, folder: Path, write: Callable
         write(printable(f"  {title + ':':<12}{value}"))
 
 
-@panel.command(cls=Command)
-@click.argument("files", nargs=-1, required=True, metavar="FILE FILE...")
-@out_option("Panel file (.spin).")
-@threads_option
-@force_option
-@quiet_option
-@click.pass_context
-def merge(
-    ctx: click.Context, files: tuple[str, ...], out: str, threads: int | None, force: bool, quiet: bool
-) -> None:
-    """Merge panel files (.spin) of the same chromosome into one with all sites and all haplotypes.
-
-    If a panel lacks a site, each of its haplotypes gets the allele of the best-matching haplotype of the
-    other panel. If hardly any haplotype would get the rarer allele, all get the more common one. The genetic
-    map is the first panel's. If a sample is in both panels with the same haplotypes, it is kept once.
-
-    'impute' can also merge panels, but does so in each run.
-    """
-    from spinimpute.panels.merging.merge import merge_panels
-
-    with progress_bar("merging panels", quiet) as progress:
-        command = command_text(ctx, NOT_RECORDED)
-        merge_panels(files, out, threads=threads, force=force, command=command, progress=progress)
-    describe_file(out, quiet)
-
-
-@panel.command(cls=Command)
-@option("--panel", "panel_path", required=True, metavar="FILE", help="Panel file (.spin).", group="Panel")
-@option("--array", required=True, metavar="FILE", help=ARRAY_FILE, group="Input")
-@out_option("Panel file (.spin).")
-@threads_option
-@force_option
-@quiet_option
-@click.pass_context
-def tune(
-    ctx: click.Context, panel_path: str, array: str, out: str, threads: int | None, force: bool, quiet: bool
-) -> None:
-    """Tune a panel's genetic map to the panel's haplotypes, at the sites of one array.
-
-    Up to 1,000 haplotypes are held out, each in turn, and modelled as a mosaic of the other haplotypes. The
-    genetic lengths between the array's sites are fitted to the positions at which the mosaic switches from
-    one haplotype to another. Everything else in the panel file stays the same.
-    """
-    from spinimpute.pipeline.maps.tune import tune_panel
-
-    with progress_bar("tuning the map", quiet) as progress:
-        tune_panel(
-            panel_path,
-            array,
-            out,
-            threads=threads,
-            force=force,
-            command=command_text(ctx, NOT_RECORDED),
-            progress=progress,
-        )
-    describe_file(out, quiet)
-
-
 def _count_readers(threads: int | None) -> int:
     """Return the number of threads, and of processes that read a VCF or BCF, for the value of --threads."""
     from spinimpute.runtime.devices import choose_threads
@@ -420,69 +348,3 @@ def _open_or_build(
             "build a panel",
         )
     return Panel.open(path)
-
-
-@panel.command(cls=Command)
-@click.argument("file")
-def info(file: str) -> None:
-    """Print what a panel file contains."""
-    from spinimpute.panels.opening import open_panel_file
-    from spinimpute.panels.spin_files import find_x_region
-    from spinimpute.panels.trust.site_trust import LOW_TRUST
-
-    with open_panel_file(file) as panels:
-        for number, opened in enumerate(panels):
-            part = find_x_region(opened)
-            rows = {
-                "chromosome": opened.chrom + (f", {part.name}" if part else ""),
-                "positions": f"{opened.position[0]}-{opened.position[-1]}",
-                "genetic length": f"{opened.cM[-1] - opened.cM[0]:.3f} cM",
-                "sites": opened.n_sites,
-                "of multi-allelic records": int(opened.multiallelic.sum()),
-                "poorly predictable": int((opened.prediction_trust < LOW_TRUST).sum()),
-                **opened.described(),
-                "samples": opened.n_samples,
-                "haplotypes": opened.n_haplotypes,
-                "checksum": opened.checksum,
-                **{f"made: {key}": value for key, value in opened.provenance.items()},
-            }
-            if number:
-                click.echo()
-            for name, value in rows.items():
-                click.echo(printable(f"{name:<26}{value}"))
-
-
-@panel.command(cls=Command)
-@click.argument("file")
-@option("--length-cm", type=float, metavar="CM", default=20.0, help="Maximum length of a chunk.")
-@option("--sites", type=Count(), default=500_000, help="Maximum number of sites in a chunk.")
-@option(
-    "--overlap-cm",
-    type=float,
-    metavar="CM",
-    default=0.0,
-    help="Overlap with the previous chunk. 'ligate' compares the phase of sequenced samples in overlaps.",
-)
-def chunks(file: str, length_cm: float, sites: int, overlap_cm: float) -> None:
-    """Print regions that can be imputed separately and joined with 'ligate', and their sizes."""
-    from spinimpute.genotypes.intervals import cut_chunks
-    from spinimpute.panels.opening import open_reference
-
-    with open_reference(file) as parts:
-        found = cut_chunks(parts, length_cm, sites, overlap_cm)
-        haplotypes = max(part.n_haplotypes for part in parts)
-    click.echo("chunk\tregion\tsites\tcM\thaplotypes")
-    for number, chunk in enumerate(found, 1):
-        click.echo(f"{number}\t{chunk.region}\t{chunk.sites}\t{chunk.cM:.3f}\t{haplotypes}")
-
-
-@panel.command(cls=Command)
-@click.argument("file")
-def verify(file: str) -> None:
-    """Read a panel file completely and check its checksums."""
-    from spinimpute.panels.opening import open_panel_file
-
-    with open_panel_file(file) as panels:
-        for opened in panels:
-            opened.verify()
-    click.echo(f"{file}: intact")

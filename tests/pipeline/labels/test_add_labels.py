@@ -1,0 +1,75 @@
+"""`panel labels`: a panel file and a table become a panel with the labels on the right haplotypes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import spinimpute
+from spinimpute.genotypes.sites import label_parts
+from spinimpute.pipeline.labels.build import add_labels
+from spinimpute.runtime.errors import InputError
+from tests.conftest import Runner
+
+
+def labels_of_haplotypes(panel: spinimpute.Panel, site: int) -> np.ndarray:
+    """Return a label for each haplotype: the number of its pattern at common sites near a site."""
+    near = np.arange(site - 150, site + 150)
+    common = near[np.abs(panel.frequency[near] - 0.5) < 0.3]
+    chosen = common[np.linspace(0, len(common) - 1, 5).astype(int)][1:4]
+    pattern_N = sum(2**i * panel.alleles(int(x), int(x) + 1)[0].astype(int) for i, x in enumerate(chosen))
+    return np.unique(pattern_N, return_inverse=True)[1]
+
+
+def write_table(path: Path, panel: spinimpute.Panel, position: int, label_N: Sequence[int]) -> Path:
+    """Write the two labels of each sample in increasing order, which does not show the haplotypes."""
+    lines = ["sample\tlocus\tposition\tallele1\tallele2\n"]
+    for x, name in enumerate(panel.samples):
+        first, second = sorted(label_N[2 * x : 2 * x + 2])
+        lines.append(f"{name}\tHLA-A\t{position}\t0{first}:01\t0{second}:01\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def test_labels_are_on_the_right_haplotypes(
+    example_panel: spinimpute.Panel, tmp_path: Path, run: Runner
+) -> None:
+    panel, site = example_panel, example_panel.n_sites // 2
+    position = int(panel.position[site])
+    label_N = labels_of_haplotypes(panel, site)
+    types = write_table(tmp_path / "types.tsv", panel, position, label_N.tolist())
+    out = tmp_path / "labels.spin"
+    printed = run("panel", "labels", "--panel", panel.path, "--types", types, "--out", out, "--threads", 2)
+    printed.ok(f"HLA-A: {label_N.max() + 1} alleles of {panel.n_samples} samples")
+    again = tmp_path / "again.spin"
+    add_labels(panel.path, types, again, threads=1)
+    with spinimpute.Panel.open(out) as made, spinimpute.Panel.open(again) as other:
+        made.verify()
+        assert made.checksum == other.checksum
+        label_X = np.array([label_parts(alt) is not None for alt in made.sites.alt])
+        assert made.multiallelic[label_X].all()
+        assert [alt for alt in made.sites.alt if alt[0] == "<"] == [
+            f"<HLA-A*0{k}:01>" for k in range(label_N.max() + 1)
+        ]
+        assert set(np.array(made.sites.ref)[label_X]) == {"N"}
+        assert set(made.position[label_X].tolist()) == {position}
+        rows = made.alleles(0, made.n_sites)
+        np.testing.assert_array_equal(rows[~label_X], panel.alleles(0, panel.n_sites))
+        np.testing.assert_array_equal(made.allele_count, rows.sum(axis=1, dtype=np.int64))
+        assert (rows[label_X].sum(axis=0) <= 1).all()
+        found_N = np.where(rows[label_X].any(axis=0), rows[label_X].argmax(axis=0), -1)
+        assert (found_N == label_N).mean() > 0.95
+        assert "labels" in made.provenance
+    with pytest.raises(InputError, match="labels of this locus already"):
+        add_labels(out, types, tmp_path / "twice.spin")
+
+
+def test_bad_loci(example_panel: spinimpute.Panel, tmp_path: Path, run: Runner) -> None:
+    label_N = [0, 1] * example_panel.n_samples
+    types = write_table(tmp_path / "types.tsv", example_panel, 1, label_N)
+    printed = run(
+        "panel", "labels", "--panel", example_panel.path, "--types", types, "--out", tmp_path / "x.spin"
+    )
+    printed.refused("HLA-A at", "is outside of the panel")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["types.tsv"]
