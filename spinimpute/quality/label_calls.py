@@ -22,7 +22,7 @@ COLUMNS = (
 _BATCH_VALUES = 4_000_000  # pairs of labels that are compared at a time; bounds the memory
 
 
-class LikelyPairs(NamedTuple):
+class PairsOfLabels(NamedTuple):
     """The most likely pair of labels of each sample. The second label of a haploid sample is -1."""
 
     label_X2: np.ndarray  # int64, the smaller number first
@@ -30,7 +30,7 @@ class LikelyPairs(NamedTuple):
     carrier_X2: np.ndarray  # probability that the sample has each label on any haplotype, float64
 
 
-def likely_pairs(p_KQ: np.ndarray, ploidy: np.ndarray) -> LikelyPairs:
+def pairs_of_labels(p_KQ: np.ndarray, ploidy: np.ndarray) -> PairsOfLabels:
     """Return the most likely pairs. p_KQ: probability of each label; they add up to 1 on each haplotype."""
     first_X = np.cumsum(ploidy, dtype=np.int64) - ploidy
     label_X2 = np.full((len(ploidy), 2), -1)
@@ -53,7 +53,7 @@ def likely_pairs(p_KQ: np.ndarray, ploidy: np.ndarray) -> LikelyPairs:
             label_X = label_P[best_X]
             label_X2[some_X, number] = label_X
             carrier_X2[some_X, number] = 1 - (1 - p[label_X, here]) * (1 - q[label_X, here])
-    return LikelyPairs(label_X2, probability_X, carrier_X2)
+    return PairsOfLabels(label_X2, probability_X, carrier_X2)
 
 
 @dataclass
@@ -71,7 +71,7 @@ class LabelCalls:
             merged = list(dict.fromkeys(names))
             p_MQ = np.zeros((len(merged), p_KQ.shape[1]))
             np.add.at(p_MQ, [merged.index(name) for name in names], p_KQ)
-            pairs = likely_pairs(p_MQ, ploidy)
+            pairs = pairs_of_labels(p_MQ, ploidy)
             for sample, label_2, probability, carrier_2 in zip(self.samples, *pairs, strict=True):
                 alleles = [merged[label] if label >= 0 else "" for label in label_2.tolist()]
                 numbers = [probability, *carrier_2[: 2 if label_2[1] >= 0 else 1]]

@@ -51,7 +51,7 @@ def test_how_many_processes_read(run, tmp_path, given, processes):
     ):
         run("panel", "build", "--vcf", "p.bcf", "--out", tmp_path / "o.spin", *given)
     assert library.call_args.args[-2:] == (processes, False)
-    assert library.call_args.kwargs == {"keep_map": False}
+    assert library.call_args.kwargs == {"keep_map": False, "split_multiallelic": False}
     said = run("panel", "build", "--help").out
     assert "at most 8 processes" in " ".join(said.split())
 

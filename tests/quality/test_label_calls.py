@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from spinimpute.quality import label_calls
-from spinimpute.quality.label_calls import COLUMNS, LabelCalls, likely_pairs
+from spinimpute.quality.label_calls import COLUMNS, LabelCalls, pairs_of_labels
 
 
 def brute_force(p_K: np.ndarray, q_K: np.ndarray) -> tuple[tuple[int, int], float]:
@@ -25,7 +25,7 @@ def test_pairs_are_those_of_brute_force(batch: int, monkeypatch: pytest.MonkeyPa
     rng = np.random.default_rng(5)
     ploidy = rng.integers(1, 3, 30)
     p_KQ = rng.dirichlet(np.full(6, 0.4), int(ploidy.sum())).T
-    pairs = likely_pairs(p_KQ, ploidy)
+    pairs = pairs_of_labels(p_KQ, ploidy)
     first_X = np.cumsum(ploidy) - ploidy
     for x, first in enumerate(first_X.tolist()):
         if ploidy[x] == 1:
