@@ -2,6 +2,7 @@
 
 A panel stores a multi-allelic record as one biallelic site ("row") for each ALT. The rows of a record are
 neighbours: they have equal positions and REF, and the panel marks them as split from a multi-allelic record.
+Labels, such as HLA types, are ALTs of one record if they are of the same locus.
 Every other row is a record of its own. A haplotype has one allele of a record, so the probabilities of its
 ALT alleles and of REF add up to 1.
 
@@ -17,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.sites import Sites, label_parts
 
 MAX_ALTS = 62  # ALT alleles of a record: BCF stores an allele of a genotype in one byte
 
@@ -27,10 +28,13 @@ class RecordRows:
     """Which rows of a panel are one record."""
 
     continues: np.ndarray  # bool (n_sites,), whether a row belongs to the record of the row before
+    is_label: np.ndarray  # bool (n_sites,), whether ALT is a label, see `label_parts`
 
     @classmethod
     def of(cls, sites: Sites, multiallelic: np.ndarray) -> RecordRows:
         """Find the records of a panel. Rows of a record with more than MAX_ALTS ALT alleles stay separate.
+
+        Records of labels can have more.
 
         `multiallelic`, bool (n_sites,), marks sites that were split from a multi-allelic record.
         """
@@ -38,17 +42,19 @@ class RecordRows:
         continues = np.zeros(len(position), bool)
         continues[1:] = multiallelic[1:] & multiallelic[:-1] & (np.diff(position) == 0)
         for row in np.flatnonzero(continues).tolist():
-            continues[row] = sites.ref[row].upper() == sites.ref[row - 1].upper()
-        records = cls(continues)
+            same_ref = sites.ref[row].upper() == sites.ref[row - 1].upper()
+            continues[row] = same_ref and _locus(sites.alt[row]) == _locus(sites.alt[row - 1])
+        is_label = label_rows(sites, multiallelic, Interval(0, len(sites)))
+        records = cls(continues, is_label)
         for rows in records.multiallelic_within(Interval(0, len(position))):
-            if rows.n_sites > MAX_ALTS:
+            if rows.n_sites > MAX_ALTS and not is_label[rows.start]:
                 continues[rows.slice] = False
         return records
 
     @classmethod
     def separate(cls, n_sites: int) -> RecordRows:
         """Return records of one row each."""
-        return cls(np.zeros(n_sites, bool))
+        return cls(np.zeros(n_sites, bool), np.zeros(n_sites, bool))
 
     def n_records(self, rows: Interval) -> int:
         """Return the number of records in an interval of rows, which must not cut a record."""
@@ -82,10 +88,11 @@ class RecordRows:
     ) -> None:
         """Correct P(ALT) in place, so that the ALT alleles of a record have a sum of at most 1.
 
-        P(REF) is 1 minus the sum. Where the sum is greater than 1, it becomes 1. The first row of p_UQ is
-        site `start`; it may have further axes. Typed alleles are certain: a haplotype with a typed ALT allele
-        (1) has no other ALT allele of the record. `typed_index` are the typed sites, increasing, and typed_TQ
-        their alleles, int8, -1 where missing.
+        P(REF) is 1 minus the sum. Where the sum is greater than 1, it becomes 1. The sum of labels always
+        becomes 1, because their REF stands for an unknown label. The first row of p_UQ is site `start`; p_UQ
+        may have further axes. Typed alleles are certain: a haplotype with a typed ALT allele (1) has no other
+        ALT allele of the record. `typed_index` are the typed sites, increasing, and typed_TQ their alleles,
+        int8, -1 where missing.
         """
         for rows in self.multiallelic_within(Interval(start, start + len(p_UQ))):
             p_KQ = p_UQ[rows.start - start : rows.stop - start]
@@ -96,7 +103,21 @@ class RecordRows:
                 has_typed_alt_Q = (typed_KQ == 1).any(axis=0)
                 p_KQ[...] = np.where((typed_KQ >= 0) | has_typed_alt_Q, typed_KQ == 1, p_KQ)
             total_Q = p_KQ.sum(axis=0)
-            np.divide(p_KQ, total_Q, out=p_KQ, where=total_Q > 1)
+            least = 0 if self.is_label[rows.start] else 1
+            np.divide(p_KQ, total_Q, out=p_KQ, where=total_Q > least)
+
+
+def _locus(alt: str) -> str | None:
+    parts = label_parts(alt)
+    return None if parts is None else parts[0]
+
+
+def label_rows(sites: Sites, multiallelic: np.ndarray, rows: Interval) -> np.ndarray:
+    """Return which of the rows of a panel have a label as ALT, bool. `multiallelic` as in `RecordRows.of`."""
+    is_label = np.zeros(rows.n_sites, bool)
+    for row in np.flatnonzero(multiallelic[rows.slice]).tolist():
+        is_label[row] = _locus(sites.alt[rows.start + row]) is not None
+    return is_label
 
 
 def record_order(sites: Sites, multiallelic: np.ndarray) -> np.ndarray:

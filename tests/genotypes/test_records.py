@@ -113,3 +113,20 @@ def test_typed_alleles_are_certain():
     records_of(rows).share_alleles(0, p_UQ, np.array([0, 1, 3]), typed_TQ)
     expected = [[0.5] * 4, [1, 0, 1 / 3, 0.5], [0, 0.5, 1 / 3, 0.5], [0, 0, 1 / 3, 0]]
     np.testing.assert_allclose(p_UQ, expected, rtol=1e-6)
+
+
+def test_labels_of_a_locus_add_up_to_1():
+    alts = [*(f"<A*{number:03}>" for number in range(MAX_ALTS + 1)), "<B*1>", "<B*2>", "<B*3>"]
+    records = records_of([(9, "N", alt, True) for alt in alts])
+    first, second = records.multiallelic_within(Interval(0, len(alts)))
+    assert (first, second) == (Interval(0, MAX_ALTS + 1), Interval(MAX_ALTS + 1, len(alts)))
+    p_UQ = np.random.default_rng(3).random((len(alts), 5)).astype(np.float32) / 100
+    p_UQ[-3:, 4] = 0
+    before = p_UQ.copy()
+    records.share_alleles(0, p_UQ)
+    for rows in (first, second):
+        total_Q = before[rows.slice].sum(axis=0)
+        expected = np.divide(
+            before[rows.slice], total_Q, out=np.zeros_like(p_UQ[rows.slice]), where=total_Q > 0
+        )
+        np.testing.assert_allclose(p_UQ[rows.slice], expected, atol=1e-6)

@@ -19,6 +19,7 @@ from spinimpute.predictors.haplotype_attention.posterior_alleles import (
     RATIO_VARIANCE,
     TRAINED_RATIOS,
     mix,
+    mixing_weights,
     multiply_odds,
     posterior_alleles,
     posterior_weight,
@@ -71,10 +72,18 @@ def test_posteriors_weigh_more_in_large_panels() -> None:
 def test_alleles_of_one_carrier_are_left_to_the_network() -> None:
     p_UQ = np.full((4, 2), 0.5, np.float32)
     minor_UQ = np.array([[0.1, 0.3]] * 4, np.float32)
-    mix(p_UQ, minor_UQ, np.array([False, True, False, True]), np.array([1, 1, 2, 2]), np.float32([0.25, 0]))
+    weight_U = mixing_weights(mixing.SMALL_PANEL, np.array([1, 1, 2, 2]), np.zeros(4, bool))
+    weight_U *= 0.25 / mixing.SMALLEST_WEIGHT
+    mix(p_UQ, minor_UQ, np.array([False, True, False, True]), weight_U, np.array([True, False]))
     # ALT is the major allele of the last one; of the second query there are no candidates
     expected = [[0.5, 0.5], [0.5, 0.5], [0.4, 0.5], [0.6, 0.5]]
     np.testing.assert_allclose(p_UQ, expected, atol=1e-6)
+
+
+def test_labels_have_weights_of_their_own() -> None:
+    for n_haplotypes, weight in ((600, mixing.LABEL_WEIGHT), (10**6, mixing.LARGEST_WEIGHT)):
+        found = mixing_weights(n_haplotypes, np.array([1, 1, 9]), np.array([True, False, False]))
+        np.testing.assert_allclose(found, [weight, 0, posterior_weight(n_haplotypes)])
 
 
 def test_predictions_lie_between_network_and_posteriors(

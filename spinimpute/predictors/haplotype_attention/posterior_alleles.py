@@ -36,6 +36,7 @@ SMALL_PANEL, LARGE_PANEL = 6_000, 20_000
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.2, 0.5
 # Singletons are not mixed: only the network has learned that they may be on the wrong haplotype.
 FEWEST_CARRIERS = 2
+LABEL_WEIGHT = 0.5  # smallest weight for labels, such as HLA types, with any number of carriers
 # Return ratios of alleles with 1, 2, ... carriers in panels like those of training (benchmarks/simulated).
 # Alleles with more carriers are not corrected: there panels differ less than the error of the estimates.
 TRAINED_RATIOS = (0.67, 0.84, 0.84, 0.86, 0.95)
@@ -120,18 +121,32 @@ def posterior_alleles(
     return np.minimum(out_UQ, 1, out=out_UQ)  # rounding can make sums exceed 1
 
 
-def mix(
-    p_UQ: np.ndarray, minor_UQ: np.ndarray, flip_U: np.ndarray, carriers_U: np.ndarray, weight_Q: np.ndarray
-) -> None:
-    """Mix the network's P(ALT), in place, with `posterior_alleles` at sites with FEWEST_CARRIERS or more.
+def mixing_weights(n_haplotypes: int, carriers_U: np.ndarray, label_U: np.ndarray) -> np.ndarray:
+    """Return the weight of `posterior_alleles` at each site, float32 (U,).
 
-    minor_UQ is the result of `posterior_alleles` and is overwritten. carriers_U is the number of carriers of
-    each site. weight_Q is `posterior_weight`, or 0 for queries without candidates.
+    carriers_U is the number of carriers of each site. label_U, bool, marks the sites whose ALT is a label.
+    """
+    weight = posterior_weight(n_haplotypes)
+    weight_U = np.where(carriers_U < FEWEST_CARRIERS, 0, weight)
+    return np.where(label_U, max(weight, LABEL_WEIGHT), weight_U).astype(np.float32)
+
+
+def mix(
+    p_UQ: np.ndarray,
+    minor_UQ: np.ndarray,
+    flip_U: np.ndarray,
+    weight_U: np.ndarray,
+    has_candidates_Q: np.ndarray,
+) -> None:
+    """Mix the network's P(ALT), in place, with `posterior_alleles`, see `mixing_weights`.
+
+    minor_UQ is the result of `posterior_alleles` and is overwritten. Queries without candidates keep their
+    P(ALT).
     """
     minor_UQ[flip_U] = 1 - minor_UQ[flip_U]
     minor_UQ -= p_UQ
-    minor_UQ *= weight_Q
-    minor_UQ[carriers_U < FEWEST_CARRIERS] = 0
+    minor_UQ *= weight_U[:, None]
+    minor_UQ[:, ~has_candidates_Q] = 0
     p_UQ += minor_UQ
 
 

@@ -45,6 +45,7 @@ from spinimpute.predictors.haplotype_attention.panel_members import PanelMembers
 from spinimpute.predictors.haplotype_attention.posterior_alleles import (
     large_panel_share,
     mix,
+    mixing_weights,
     multiply_odds,
     posterior_weight,
 )
@@ -101,7 +102,7 @@ class HaplotypePredictor(Predictor):
             f"alike={MAX_THRESHOLD_SHARE} mass={MIN_POSTERIOR_SUM} "
             f"agreed={a.MAX_DISSENT}-{a.MIN_COPIES}-{MIN_TRUSTED_COPIES}:{AGREED_PROBABILITY} "
             f"mixed={p.SMALL_PANEL}-{p.LARGE_PANEL}:{p.SMALLEST_WEIGHT}-{p.LARGEST_WEIGHT}"
-            f"/{p.FEWEST_CARRIERS} "
+            f"/{p.FEWEST_CARRIERS}/{p.LABEL_WEIGHT} "
             f"rare={'-'.join(map(str, p.TRAINED_RATIOS))}/{p.RATIO_VARIANCE} "
             f"members={m.PRIOR_ODDS}-{m.MAX_ODDS:g}-{m.ERROR_ODDS}/{m.PLACES_PER_ERROR}-{m.MAX_MATCHING}"
         )
@@ -174,8 +175,8 @@ class HaplotypePredictor(Predictor):
         copied_UQ = posterior_alleles.posterior_alleles(candidates, patterns.gaps, sites, wanted_QG)
         count_U = panel.allele_count[block.sites.slice].astype(np.int64)
         carriers_U = np.minimum(count_U, n_haplotypes - count_U)
-        weight_Q = np.where(np.diff(candidates.first_Q1) > 0, weight, 0).astype(np.float32)
-        mix(p_UQ, copied_UQ, sites.flip_U, carriers_U, weight_Q)
+        weight_U = mixing_weights(n_haplotypes, carriers_U, block.label_U)
+        mix(p_UQ, copied_UQ, sites.flip_U, weight_U, np.diff(candidates.first_Q1) > 0)
         multiply_odds(rare_odds_C[np.minimum(carriers_U, len(rare_odds_C) - 1)], sites.flip_U, p_UQ)
         fill_agreed(
             agreed_QG,

@@ -21,6 +21,7 @@ import numpy as np
 from spinimpute.genotypes.blocks import gap_geometry
 from spinimpute.genotypes.haplotypes import sibling_haplotypes
 from spinimpute.genotypes.intervals import Interval
+from spinimpute.genotypes.records import label_rows
 from spinimpute.hmm import parameters
 from spinimpute.hmm.parameters import MISMATCH
 from spinimpute.hmm.patterns import SpanPatterns, span_patterns
@@ -70,6 +71,7 @@ class TileBlock:
     whole: bool  # whether the block has at most WHOLE_BLOCK_SITES sites
     typed_place_G: np.ndarray  # int64, place at the right end of a gap; for the last gap, the last place
     has_untyped_G: np.ndarray  # bool, whether a gap has a polymorphic untyped site
+    label_U: np.ndarray  # bool, whether ALT is a label, such as an HLA type
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,7 @@ def _block(
         whole,
         typed_place_G,
         has_untyped_G,
+        label_rows(panel.sites, panel.multiallelic, sites),
     )
 
 
