@@ -51,12 +51,12 @@ FORMATS = ("GT", "DS", "HDS", "GP")
 # Options that do not change the results. Headers omit them: equal results then have equal headers.
 NOT_RECORDED = (
     "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
-    "min_typed_ratio", "sites",
+    "min_typed_ratio", "sites", "labels",
 )  # fmt: skip
 ONLY_FOR_ARRAYS = (
     "phasing", "samples", "samples_file",
     "keep_unmatched", "predictor", "model", "ambiguous", "min_typed_ratio", "loo",
-    "device", *(name for name in registry.options_by_name() if name != "max_memory"),
+    "labels", "device", *(name for name in registry.options_by_name() if name != "max_memory"),
 )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     sites = params["sites"]
     if sites is None and out.lower().endswith(".bgen"):
         sites = site_table_of_bgen(out)
-    others = [None if sites is None else get_single_output(sites), *tables]
+    others = [None if sites is None else get_single_output(sites), *tables, params["labels"]]
     others += report.paths_to_check([out, *tables])
     check_outputs([get_single_output(out), *others], params["force"], inputs, streamed=out)
     choose_format(Path(out), params["output_type"], params["mergeable"])
@@ -170,6 +170,13 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     group="Output",
 )
 @option(
+    "--labels",
+    metavar="FILE",
+    help="Table of the most likely labels of each sample, such as HLA types, if the panel has labels ('panel "
+    "labels').",
+    group="Output",
+)
+@option(
     "--mergeable",
     is_flag=True,
     help="Store in INFO what 'spinimpute merge' needs to join this output with those of other samples.",
@@ -237,6 +244,7 @@ def impute(
         params["keep_unmatched"],
         leave_one_out=bool(tables),
         leave_one_out_tables=tables,
+        labels=params["labels"],
         report=params["report"],
         report_figures=params["report_figures"],
         multiqc=params["multiqc"],

@@ -61,6 +61,7 @@ def to_log(text: str) -> None:
 
 # public function -> the command that calls it, for messages
 COMMAND_OF_CALL = {
+    "add_labels": "'spinimpute panel labels'",
     "build_panel": "'spinimpute panel build'",
     "build_inducing_panel": "'spinimpute panel build --inducing H --array FILE'",
     "get_panel": "'spinimpute panel get'",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from spinimpute.pipeline.check import CheckReport, check
     from spinimpute.pipeline.impute import impute
+    from spinimpute.pipeline.labels.build import add_labels
     from spinimpute.pipeline.ligate import ligate
     from spinimpute.pipeline.maps.build import build_panel, build_panels
     from spinimpute.pipeline.maps.tune import tune_panel
@@ -64,6 +65,7 @@ _MODULES = {
     "Resources": "pipeline.settings",
     "SequencingSettings": "pipeline.sequenced.inputs",
     "TargetSettings": "pipeline.settings",
+    "add_labels": "pipeline.labels.build",
     "build_inducing_panel": "predictors.spin.build",
     "build_panel": "pipeline.maps.build",
     "build_panels": "pipeline.maps.build",
@@ -102,6 +104,7 @@ __all__ = [
     "Resources",
     "SequencingSettings",
     "TargetSettings",
+    "add_labels",
     "build_inducing_panel",
     "build_panel",
     "build_panels",

@@ -20,6 +20,7 @@ import numpy as np
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Sites, label_parts
 
+LABEL_BACKGROUND = np.float32(1e-3)  # weight of the frequencies of labels in their probabilities
 MAX_ALTS = 62  # ALT alleles of a record: BCF stores an allele of a genotype in one byte
 
 
@@ -28,15 +29,17 @@ class RecordRows:
     """Which rows of a panel are one record."""
 
     continues: np.ndarray  # bool (n_sites,), whether a row belongs to the record of the row before
-    is_label: np.ndarray  # bool (n_sites,), whether ALT is a label, see `label_parts`
+    # float32 (n_sites,), frequency of ALT if it is a label (see `label_parts`), else 0
+    label_frequency: np.ndarray
 
     @classmethod
-    def of(cls, sites: Sites, multiallelic: np.ndarray) -> RecordRows:
+    def of(cls, sites: Sites, multiallelic: np.ndarray, frequency: np.ndarray) -> RecordRows:
         """Find the records of a panel. Rows of a record with more than MAX_ALTS ALT alleles stay separate.
 
         Records of labels can have more.
 
-        `multiallelic`, bool (n_sites,), marks sites that were split from a multi-allelic record.
+        `multiallelic`, bool (n_sites,), marks sites that were split from a multi-allelic record. `frequency`,
+        (n_sites,), is the frequency of ALT.
         """
         position = sites.position
         continues = np.zeros(len(position), bool)
@@ -45,7 +48,7 @@ class RecordRows:
             same_ref = sites.ref[row].upper() == sites.ref[row - 1].upper()
             continues[row] = same_ref and _locus(sites.alt[row]) == _locus(sites.alt[row - 1])
         is_label = label_rows(sites, multiallelic, Interval(0, len(sites)))
-        records = cls(continues, is_label)
+        records = cls(continues, np.where(is_label, frequency, 0).astype(np.float32))
         for rows in records.multiallelic_within(Interval(0, len(position))):
             if rows.n_sites > MAX_ALTS and not is_label[rows.start]:
                 continues[rows.slice] = False
@@ -54,7 +57,7 @@ class RecordRows:
     @classmethod
     def separate(cls, n_sites: int) -> RecordRows:
         """Return records of one row each."""
-        return cls(np.zeros(n_sites, bool), np.zeros(n_sites, bool))
+        return cls(np.zeros(n_sites, bool), np.zeros(n_sites, np.float32))
 
     def n_records(self, rows: Interval) -> int:
         """Return the number of records in an interval of rows, which must not cut a record."""
@@ -89,7 +92,8 @@ class RecordRows:
         """Correct P(ALT) in place, so that the ALT alleles of a record have a sum of at most 1.
 
         P(REF) is 1 minus the sum. Where the sum is greater than 1, it becomes 1. The sum of labels always
-        becomes 1, because their REF stands for an unknown label. The first row of p_UQ is site `start`; p_UQ
+        becomes 1, because their REF stands for an unknown label; they are mixed with LABEL_BACKGROUND times
+        their frequencies. The first row of p_UQ is site `start`; p_UQ
         may have further axes. Typed alleles are certain: a haplotype with a typed ALT allele (1) has no other
         ALT allele of the record. `typed_index` are the typed sites, increasing, and typed_TQ their alleles,
         int8, -1 where missing.
@@ -102,9 +106,12 @@ class RecordRows:
                 typed_KQ[typed_index[first:stop] - rows.start] = typed_TQ[first:stop]
                 has_typed_alt_Q = (typed_KQ == 1).any(axis=0)
                 p_KQ[...] = np.where((typed_KQ >= 0) | has_typed_alt_Q, typed_KQ == 1, p_KQ)
+            frequency_K = self.label_frequency[rows.slice]
+            is_label = frequency_K.any()
+            if is_label:
+                p_KQ += LABEL_BACKGROUND * frequency_K.reshape(-1, *[1] * (p_KQ.ndim - 1))
             total_Q = p_KQ.sum(axis=0)
-            least = 0 if self.is_label[rows.start] else 1
-            np.divide(p_KQ, total_Q, out=p_KQ, where=total_Q > least)
+            np.divide(p_KQ, total_Q, out=p_KQ, where=total_Q > (0 if is_label else 1))
 
 
 def _locus(alt: str) -> str | None:

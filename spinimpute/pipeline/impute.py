@@ -48,7 +48,7 @@ from spinimpute.predictors.registry import default_row, options_by_name
 from spinimpute.quality.stored_sums import ER2_SUMS_LINE, SUMS_LINE
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.devices import choose_threads
-from spinimpute.runtime.errors import InputError, argument
+from spinimpute.runtime.errors import InputError, argument, call
 from spinimpute.runtime.memory import within_budget
 from spinimpute.runtime.output_files import atomic_write, check_outputs
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
@@ -150,9 +150,11 @@ def impute(
     summary.warnings += plan.warnings
     tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
     site_tables = get_site_tables(plan, out, output.sites)
-    outs = [*plan.outputs, *site_tables.values(), *tables.values()]
+    label_tables = [] if output.labels is None else [Path(output.labels)]
+    outs = [*plan.outputs, *site_tables.values(), *tables.values(), *label_tables]
     inputs = [*files, *get_panel_paths(panels), predictor.model, genetic_map, region.regions_file]
     report_paths = output.report_files.paths_to_check(outs)
+    later = [*report_paths, *tables.values(), *label_tables]  # are renamed after the imputed files
     check_outputs([*outs, *report_paths], force, inputs, streamed=outs[0])
     check_stored_fields(choose_format(outs[0], output.output_type, output.mergeable), output.formats)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
@@ -162,9 +164,7 @@ def impute(
                 load(parts[0])
     with (
         ExitStack() as report_stack,
-        open_outputs(
-            plan, summary, output, threads, target.sexes, site_tables, [*report_paths, *tables.values()]
-        ) as outputs,
+        open_outputs(plan, summary, output, threads, target.sexes, site_tables, later) as outputs,
     ):
         for step in outputs.steps(progress):
             file, panel_parts = step.chromosome.vcf, step.chromosome.panels
@@ -328,7 +328,7 @@ def _collect_quality(
     vcf: str | Path,
     predictor: Predictor,
 ) -> None:
-    """Prepare the summary to collect the data of the report and of leave-one-out.
+    """Prepare the summary to collect the data of the report, of labels and of leave-one-out.
 
     Modules that few runs need are imported here.
     """
@@ -350,6 +350,10 @@ def _collect_quality(
             data.by_sample.add_calls(
                 matched.target.alleles[matched.match.target_index], matched.target.ploidy
             )
+    if output.labels is not None and summary.labels is None:
+        from spinimpute.quality.label_calls import LabelCalls
+
+        summary.labels = LabelCalls(list(first.target.samples))
     wanted = output.leave_one_out or (reported and first.panel.haplotypes is not None)
     if wanted and summary.leave_one_out is None:
         from spinimpute.quality.leave_one_out import LeaveOneOutQuality
@@ -382,3 +386,10 @@ def _write_reports(
     if summary.leave_one_out is not None:
         for table, path in tables.items():
             summary.leave_one_out.write(table, stack.enter_context(atomic_write(path)))
+    if summary.labels is not None and output.labels is not None:
+        if not summary.labels.rows:
+            summary.warnings.append(
+                f"the table {output.labels} is empty: the panel has no labels in the imputed regions. "
+                f"Add labels to it with {call('add_labels')}"
+            )
+        summary.labels.write(stack.enter_context(atomic_write(Path(output.labels))))

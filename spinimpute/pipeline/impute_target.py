@@ -19,13 +19,15 @@ import numpy as np
 
 from spinimpute.genotypes.haplotypes import Haplotypes, sibling_haplotypes
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.genotypes.sites import SiteMatch, Sites
+from spinimpute.genotypes.records import RecordRows
+from spinimpute.genotypes.sites import SiteMatch, Sites, label_parts
 from spinimpute.genotypes.untyped_intervals import far_from_typed
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.pipeline.matched_target import MatchedTarget
 from spinimpute.pipeline.regions import RegionTarget
 from spinimpute.predictors.interface import Engine, ImputationJob, Predictor
+from spinimpute.quality.label_calls import LabelCalls
 from spinimpute.quality.leave_one_out import N_CALL_SUMS, empirical_r2
 from spinimpute.quality.site_quality import STRAND_CHOSEN, site_quality, site_sums
 from spinimpute.quality.stored_sums import ER2_SUMS, SUMS, encode_call_sums, encode_sums
@@ -100,6 +102,7 @@ class TargetImputer:
             call_sums_KT if self.write_er2 else None,
             matched.strand_chosen() if self.write_sums else None,
             summary.report_data,
+            summary.labels,
         )
         with self.predictor.engine(job) as engine:
             windows: list[tuple[Interval, np.ndarray]] = []
@@ -227,6 +230,7 @@ class WindowRecords:
     # panel sites whose strand allele frequencies switched, int64; None: do not write what `merge` needs
     strand_chosen: np.ndarray | None = None
     report_data: ReportData | None = None  # collects the quality of panel sites and samples
+    labels: LabelCalls | None = None  # collects the labels of the samples
 
     def write(self, writer: RecordWriter, window: Interval, p_UQ: np.ndarray, unmatched: np.ndarray) -> None:
         """Write the records of a window from P(ALT), p_UQ, together with the target's unmatched rows."""
@@ -238,6 +242,8 @@ class WindowRecords:
         alleles_UQ = (p_UQ >= 0.5).astype(np.int8)
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
+        if self.labels is not None:
+            self._add_labels(self.labels, window, p_UQ)
         if self.report_data is not None:
             quality = site_quality(site_sums(p_UQ))
             self.report_data.add_window(panel, window.slice, p_UQ, quality, typed, self.target.ploidy)
@@ -274,3 +280,14 @@ class WindowRecords:
             if self.call_sums_KT is not None:
                 info[ER2_SUMS] = np.array(encode_call_sums(call_sums_KU), object)
         writer.write_block(RecordBlock(panel.chrom, sites, p_UQ, info, alleles_UQ, typed))
+
+    def _add_labels(self, labels: LabelCalls, window: Interval, p_UQ: np.ndarray) -> None:
+        """Add the loci of labels that a window contains."""
+        panel = self.panel
+        records = RecordRows.of(panel.sites, panel.multiallelic, panel.frequency)
+        for rows in records.multiallelic_within(window):
+            parts = [label_parts(panel.sites.alt[row]) for row in range(*rows)]
+            names = [part[1] for part in parts if part is not None]
+            if parts[0] is not None and len(names) == len(parts):
+                p_KQ = p_UQ[rows.start - window.start : rows.stop - window.start]
+                labels.add(parts[0][0], names, p_KQ, self.target.ploidy)

@@ -130,6 +130,9 @@ class OutputSettings(FileSettings):
         `leave_one_out` of the summary. Requires a panel of haplotypes.
     leave_one_out_tables : mapping
         Paths of the leave-one-out tables to write, by name (`quality.leave_one_out.TABLES`).
+    labels : str, Path or None
+        Table of the most likely labels of each sample, such as HLA types (`quality.label_calls`). Requires
+        a panel with labels.
     report : str, Path or None
         HTML report of the run. For a panel of haplotypes, `report`, `report_figures` and `multiqc` also fill
         `leave_one_out` of the summary.
@@ -157,6 +160,7 @@ class OutputSettings(FileSettings):
     keep_unmatched: bool = False
     leave_one_out: bool = False
     leave_one_out_tables: Mapping[str, str | Path] = field(default_factory=dict)
+    labels: str | Path | None = None
     report: str | Path | None = None
     report_figures: str | Path | None = None
     multiqc: str | Path | None = None

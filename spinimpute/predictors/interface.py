@@ -113,7 +113,7 @@ class Engine(ExitStack):
                 f"{MAX_WINDOWS:,}, as the panel has {cM[-1] - cM[0]:.4g} cM. Choose longer windows.",
             )
         self.job, self.typed_index = job, job.typed_index
-        self.records = RecordRows.of(job.panel.sites, job.panel.multiallelic)
+        self.records = RecordRows.of(job.panel.sites, job.panel.multiallelic, job.panel.frequency)
         self.pool = pool or ThreadPoolExecutor(job.threads, "impute")
         if pool is None:
             self.callback(self.pool.shutdown, cancel_futures=True)

@@ -20,6 +20,7 @@ from spinimpute.quality.coverage import Coverage
 from spinimpute.runtime.errors import argument, printable
 
 if TYPE_CHECKING:
+    from spinimpute.quality.label_calls import LabelCalls
     from spinimpute.quality.leave_one_out import LeaveOneOutQuality
     from spinimpute.quality.report_data import ReportData
     from spinimpute.sequencing.likelihoods import GenotypeLikelihoods
@@ -143,6 +144,7 @@ class ImputationSummary(RunSummary):
     # reasons to refuse the target unless `force` is set; they are also in the warnings
     refusals: list[str] = field(default_factory=list)
     leave_one_out: LeaveOneOutQuality | None = None  # accuracy at typed sites, if requested
+    labels: LabelCalls | None = None  # most likely labels of the samples, if requested
 
     def count_phased(self, unphased_TX: np.ndarray) -> None:
         """Count the heterozygotes that the run phases: those that are unphased in the target, bool (T, X)."""

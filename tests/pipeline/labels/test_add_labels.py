@@ -1,5 +1,6 @@
 """`panel labels`: a panel file and a table become a panel with the labels on the right haplotypes."""
 
+import csv
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,19 +8,19 @@ import numpy as np
 import pytest
 
 import spinimpute
-from spinimpute.genotypes.sites import label_parts
+from spinimpute.genotypes.sites import label_parts, match_sites
 from spinimpute.pipeline.labels.build import add_labels
 from spinimpute.runtime.errors import InputError
+from spinimpute.vcf.reader import read_haplotypes
 from tests.conftest import Runner
 
 
-def labels_of_haplotypes(panel: spinimpute.Panel, site: int) -> np.ndarray:
-    """Return a label for each haplotype: the number of its pattern at common sites near a site."""
+def labels_of_haplotypes(panel: spinimpute.Panel, site: int) -> tuple[np.ndarray, list[int]]:
+    """Return a label for each haplotype, its pattern at three common sites near a site, and these sites."""
     near = np.arange(site - 150, site + 150)
     common = near[np.abs(panel.frequency[near] - 0.5) < 0.3]
-    chosen = common[np.linspace(0, len(common) - 1, 5).astype(int)][1:4]
-    pattern_N = sum(2**i * panel.alleles(int(x), int(x) + 1)[0].astype(int) for i, x in enumerate(chosen))
-    return np.unique(pattern_N, return_inverse=True)[1]
+    chosen = common[np.linspace(0, len(common) - 1, 5).astype(int)][1:4].tolist()
+    return sum(2**i * panel.alleles(x, x + 1)[0].astype(int) for i, x in enumerate(chosen)), chosen
 
 
 def write_table(path: Path, panel: spinimpute.Panel, position: int, label_N: Sequence[int]) -> Path:
@@ -37,11 +38,12 @@ def test_labels_are_on_the_right_haplotypes(
 ) -> None:
     panel, site = example_panel, example_panel.n_sites // 2
     position = int(panel.position[site])
-    label_N = labels_of_haplotypes(panel, site)
+    label_N, _ = labels_of_haplotypes(panel, site)
+    n_labels = len(np.unique(label_N))
     types = write_table(tmp_path / "types.tsv", panel, position, label_N.tolist())
     out = tmp_path / "labels.spin"
     printed = run("panel", "labels", "--panel", panel.path, "--types", types, "--out", out, "--threads", 2)
-    printed.ok(f"HLA-A: {label_N.max() + 1} alleles of {panel.n_samples} samples")
+    printed.ok(f"HLA-A: {n_labels} alleles of {panel.n_samples} samples")
     again = tmp_path / "again.spin"
     add_labels(panel.path, types, again, threads=1)
     with spinimpute.Panel.open(out) as made, spinimpute.Panel.open(again) as other:
@@ -50,7 +52,7 @@ def test_labels_are_on_the_right_haplotypes(
         label_X = np.array([label_parts(alt) is not None for alt in made.sites.alt])
         assert made.multiallelic[label_X].all()
         assert [alt for alt in made.sites.alt if alt[0] == "<"] == [
-            f"<HLA-A*0{k}:01>" for k in range(label_N.max() + 1)
+            f"<HLA-A*0{k}:01>" for k in np.unique(label_N).tolist()
         ]
         assert set(np.array(made.sites.ref)[label_X]) == {"N"}
         assert set(made.position[label_X].tolist()) == {position}
@@ -58,7 +60,7 @@ def test_labels_are_on_the_right_haplotypes(
         np.testing.assert_array_equal(rows[~label_X], panel.alleles(0, panel.n_sites))
         np.testing.assert_array_equal(made.allele_count, rows.sum(axis=1, dtype=np.int64))
         assert (rows[label_X].sum(axis=0) <= 1).all()
-        found_N = np.where(rows[label_X].any(axis=0), rows[label_X].argmax(axis=0), -1)
+        found_N = np.unique(label_N)[rows[label_X].argmax(axis=0)]
         assert (found_N == label_N).mean() > 0.95
         assert "labels" in made.provenance
     with pytest.raises(InputError, match="labels of this locus already"):
@@ -73,3 +75,35 @@ def test_bad_loci(example_panel: spinimpute.Panel, tmp_path: Path, run: Runner) 
     )
     printed.refused("HLA-A at", "is outside of the panel")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["types.tsv"]
+
+
+def test_labels_are_imputed(
+    example_panel: spinimpute.Panel, example: Path, tmp_path: Path, run: Runner
+) -> None:
+    panel, site = example_panel, example_panel.n_sites // 2
+    label_N, sites = labels_of_haplotypes(panel, site)
+    types = write_table(tmp_path / "types.tsv", panel, int(panel.position[site]), label_N.tolist())
+    labelled = tmp_path / "labels.spin"
+    add_labels(panel.path, types, labelled)
+    arguments = ("--labels", tmp_path / "calls.tsv", "--format", "GT,DS,HDS")
+    run.impute(example / "target.vcf.gz", labelled, tmp_path / "out.vcf.gz", *arguments).ok()
+    with (tmp_path / "calls.tsv").open() as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    truth = read_haplotypes(example / "truth.vcf.gz", allow_unphased=True)
+    match = match_sites(panel.sites, truth.sites)
+    row_of = dict(zip(match.panel_index.tolist(), match.target_index.tolist(), strict=True))
+    true_Q = sum(2**i * truth.alleles[row_of[x]].astype(int) for i, x in enumerate(sites))
+    right = 0
+    for number, sample in enumerate(truth.samples):
+        (row,) = (row for row in rows if row["sample"] == sample and row["fields"] == "2")
+        wanted = sorted(f"0{label}:01" for label in true_Q[2 * number : 2 * number + 2])
+        right += sorted([row["allele1"], row["allele2"]]) == wanted
+        assert 0 < float(row["probability"]) <= min(float(row[f"probability{n}"]) for n in (1, 2)) + 1e-4
+    assert right / len(truth.samples) > 0.85
+    assert len(rows) == 2 * len(truth.samples)
+
+    without = run.impute(
+        example / "target.vcf.gz", panel.path, tmp_path / "x.vcf.gz", *arguments[:1], tmp_path / "e.tsv"
+    )
+    without.ok("has no labels in the imputed regions")
+    assert len((tmp_path / "e.tsv").read_text().splitlines()) == 1
