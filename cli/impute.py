@@ -182,6 +182,12 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     help="Store in INFO what 'spinimpute merge' needs to join this output with those of other samples.",
     group="Output",
 )
+@option(
+    "--split-multiallelic",
+    is_flag=True,
+    help="Write a biallelic record for each ALT of a multi-allelic record.",
+    group="Output",
+)
 @option("--report", metavar="FILE", help="Page about quality, repairs and samples (HTML).", group="Output")
 @option("--report-figures", metavar="FOLDER", help="Folder for the page's figures (SVG).", group="Output")
 @option(
@@ -254,6 +260,7 @@ def impute(
         sites=params["sites"],
         bgen_bits=int(params["bgen_bits"]),
         mergeable=params["mergeable"],
+        split_multiallelic=params["split_multiallelic"],
         output_type=params["output_type"],
         header_lines=[f"##spinimpute_command={command_text(ctx, NOT_RECORDED)}"],
     )

@@ -1,8 +1,8 @@
 """Reader of VCF and BCF files for `evaluate`: truth, imputed file, panel and target.
 
 Sites of different files are matched by their keys: (plain chromosome, position, REF, ALT). A plain chromosome
-is a name without "chr", such as "20". Only biallelic records are compared, because programs write
-multi-allelic records in different ways.
+is a name without "chr", such as "20". Each ALT allele of a multi-allelic record is a site, at which all other
+alleles count as REF.
 """
 
 import os
@@ -97,12 +97,13 @@ class GenotypeFile(VariantFile):
         return [(chrom, record.POS, ref.upper(), alt.upper()) for alt in alts]
 
     def allele_counts(
-        self, record: Record, columns: np.ndarray | slice = slice(None)
+        self, record: Record, columns: np.ndarray | slice = slice(None), allele: int = 1
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ALT count and the ploidy of the samples with indices `columns`, each int8 (n_samples,).
+        """Return the count of an ALT allele and the ploidy of samples, each int8 (n_samples,).
 
-        The count is MISSING if an allele of the genotype is missing. The record must have genotypes (GT).
-        Raises InputError if a sample has more than two alleles.
+        `columns` are the indices of the samples, and `allele` is the number of the allele. The count is
+        MISSING if an allele of the genotype is missing. The record must have genotypes (GT). Raises
+        InputError if a sample has more than two alleles.
         """
         alleles = self.genotypes(record)[columns, :-1]
         ploidy = (alleles != -2).sum(1, dtype=np.int8)
@@ -114,7 +115,7 @@ class GenotypeFile(VariantFile):
                 f"{self.name}: sample {name} has {ploidy[i]} alleles at {record.CHROM}:{record.POS}. "
                 "Genotypes of one or two alleles can be compared.",
             )
-        count = (alleles > 0).sum(1, dtype=np.int8)
+        count = (alleles == allele).sum(1, dtype=np.int8)
         count[(alleles == -1).any(1)] = MISSING
         return count, ploidy
 

@@ -4,8 +4,11 @@ It reads the sites that `evaluate` scores, in blocks of up to 512 sites, so that
 are read from DS, HDS, GP or GT.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,6 +31,19 @@ class ImputedBlock:
     # float32 (n, n_samples, 3): probabilities of 0, 1, 2 ALT alleles; NaN where the file has none. None if no
     # site of the block has probabilities.
     probability: np.ndarray | None
+
+
+class _Allele(NamedTuple):
+    """An ALT allele of a record."""
+
+    number: int  # as in GT, from 1
+    n_alts: int
+
+    @property
+    def copies(self) -> np.ndarray:
+        """Number of copies of the allele in each genotype of a diploid sample, in the order of GP."""
+        pairs = [(first, second) for second in range(self.n_alts + 1) for first in range(second + 1)]
+        return (np.array(pairs) == self.number).sum(axis=1)
 
 
 @dataclass
@@ -70,33 +86,33 @@ class ImputedReader:
         all_checked = False  # stays False on X, because the ploidy of males changes along X
         for record in self.file.records():
             keys = self.file.site_keys(record)
-            if len(keys) != 1:
-                continue
-            row = row_of.pop(keys[0], None)
-            if row is None:
-                continue
-            if self.refuse_typed and record.INFO.get("TYPED"):
-                raise InputError(
-                    "arguments",
-                    f"{self.file.name}: {record.CHROM}:{record.POS} was typed, and would be scored like an "
-                    f"imputed site. Give the target that was imputed ({argument('typed')}), so that its "
-                    "sites are excluded.",
-                )
-            if chrom != keys[0][0]:
-                chrom = keys[0][0]
-                unchecked[:], all_checked = True, False
-            ploidy = self.truth.ploidy(slice(row, row + 1))[0]
-            if not all_checked and "GT" in self.file.formats(record):
-                known = self.truth.count[row] != MISSING
-                unchecked &= ~self._check_ploidy(record, columns, known, ploidy)
-                all_checked = not (unchecked.any() or is_x(chrom))
-            probability = self._probability(record, columns, ploidy) if "GP" in fields else None
-            rows.append(row)
-            dosages.append(self._dosage(record, columns, fields, probability, ploidy))
-            probabilities.append(probability)
-            if len(rows) == BLOCK_SITES:
-                yield self._block(rows, dosages, probabilities)
-                rows, dosages, probabilities = [], [], []
+            for number, key in enumerate(keys, start=1):
+                row = row_of.pop(key, None)
+                if row is None:
+                    continue
+                if self.refuse_typed and record.INFO.get("TYPED"):
+                    raise InputError(
+                        "arguments",
+                        f"{self.file.name}: {record.CHROM}:{record.POS} was typed, and would be scored like "
+                        f"an imputed site. Give the target that was imputed ({argument('typed')}), so that "
+                        "its sites are excluded.",
+                    )
+                if chrom != key[0]:
+                    chrom = key[0]
+                    unchecked[:], all_checked = True, False
+                ploidy = self.truth.ploidy(slice(row, row + 1))[0]
+                if not all_checked and "GT" in self.file.formats(record):
+                    known = self.truth.count[row] != MISSING
+                    unchecked &= ~self._check_ploidy(record, columns, known, ploidy)
+                    all_checked = not (unchecked.any() or is_x(chrom))
+                allele = _Allele(number, len(keys))
+                probability = self._probability(record, columns, ploidy, allele) if "GP" in fields else None
+                rows.append(row)
+                dosages.append(self._dosage(record, columns, fields, probability, ploidy, allele))
+                probabilities.append(probability)
+                if len(rows) == BLOCK_SITES:
+                    yield self._block(rows, dosages, probabilities)
+                    rows, dosages, probabilities = [], [], []
         if rows:
             yield self._block(rows, dosages, probabilities)
 
@@ -116,26 +132,30 @@ class ImputedReader:
         fields: Sequence[str],
         probability: np.ndarray | None,
         ploidy: np.ndarray,
+        allele: _Allele,
     ) -> np.ndarray:
         formats = self.file.formats(record)
-        field_name = next((name for name in fields if name in formats), None)
+        usable = (name for name in fields if name in formats and self._fits(record, name, ploidy, allele))
+        field_name = next(usable, None)
         if field_name is None:
             raise InputError(
                 "content",
                 f"{self.file.name}: the record at {record.CHROM}:{record.POS} has none of the fields "
-                f"{', '.join(DOSAGE_FIELDS)}. Give the output of an imputation program.",
+                f"{', '.join(DOSAGE_FIELDS)} with a value for each allele. Give the output of an imputation "
+                "program.",
             )
         self.fields_used.add(field_name)
         if field_name == "GT":
-            count, _ = self.file.allele_counts(record, columns)
+            count, _ = self.file.allele_counts(record, columns, allele.number)
             return np.where(count == MISSING, np.nan, count).astype(np.float32)
         if field_name == "GP":
             assert probability is not None  # GP is declared and in the record
             return np.where(ploidy == 1, probability[:, 1], probability[:, 1] + 2 * probability[:, 2])
         values = self._numbers(record, field_name, columns)
         if field_name == "DS":
-            dosage = values[:, 0]
+            dosage = values[:, allele.number - 1]
         else:
+            values = values[:, allele.number - 1 :: allele.n_alts]
             dosage = np.nansum(values, axis=1)
             dosage[(~np.isnan(values)).sum(1) < np.minimum(ploidy, values.shape[1])] = np.nan
         invalid = np.flatnonzero((dosage < 0) | (dosage > ploidy + PROBABILITY_TOLERANCE))
@@ -149,12 +169,33 @@ class ImputedReader:
             )
         return dosage
 
-    def _probability(self, record: Record, columns: np.ndarray, ploidy: np.ndarray) -> np.ndarray | None:
-        if "GP" not in self.file.formats(record):
+    def _fits(self, record: Record, name: str, ploidy: np.ndarray, allele: _Allele) -> bool:
+        """Return whether a field of a multi-allelic record has values of each allele."""
+        if name == "GT" or allele.n_alts == 1:
+            return True
+        width = self.file.numbers(record, name).values.shape[1]
+        if name == "GP":
+            is_haploid = width == allele.n_alts + 1 and bool((ploidy == 1).all())
+            return is_haploid or width == len(allele.copies)
+        return width in ((allele.n_alts,) if name == "DS" else (allele.n_alts, 2 * allele.n_alts))
+
+    def _probability(
+        self, record: Record, columns: np.ndarray, ploidy: np.ndarray, allele: _Allele
+    ) -> np.ndarray | None:
+        if "GP" not in self.file.formats(record) or not self._fits(record, "GP", ploidy, allele):
             return None
         values = self._numbers(record, "GP", columns)
         probability = np.full((len(columns), 3), np.nan, dtype=np.float32)
-        probability[:, : values.shape[1]] = values[:, :3]
+        if allele.n_alts == 1:
+            probability[:, : values.shape[1]] = values[:, :3]
+        else:
+            haploid_values, is_allele = values[:, : allele.n_alts + 1], np.arange(allele.n_alts + 1)
+            is_allele = is_allele == allele.number
+            probability[:, 0] = haploid_values[:, ~is_allele].sum(axis=1)
+            probability[:, 1] = haploid_values[:, is_allele].sum(axis=1)
+            if (ploidy == 2).any():
+                of_diploid = np.stack([values[:, allele.copies == n].sum(axis=1) for n in range(3)], axis=1)
+                probability[ploidy == 2] = of_diploid[ploidy == 2]
         total = np.where(ploidy == 1, probability[:, :2].sum(1), probability.sum(1))
         is_invalid = (np.abs(total - 1) > PROBABILITY_TOLERANCE) | (probability < 0).any(1)
         if is_invalid.any():

@@ -29,7 +29,7 @@ _RECORDS_PER_PROGRESS = 1_000
 
 @dataclass(frozen=True)
 class PanelFrequencies:
-    """ALT frequencies of the biallelic sites of a panel."""
+    """ALT frequencies of the sites of a panel."""
 
     frequency: dict[SiteKey, float]
     samples: list[str]  # names of the panel's samples
@@ -59,13 +59,12 @@ def read_panel(panel: ReferencePanel | str | Path) -> PanelFrequencies:
         )
     frequency: dict[SiteKey, float] = {}
     for record in file.records():
-        keys = file.site_keys(record)
-        if len(keys) != 1 or "GT" not in file.formats(record):
+        if "GT" not in file.formats(record):
             continue
         alleles = file.genotypes(record)[:, :-1]
         known = np.count_nonzero(alleles >= 0)
-        if known:
-            frequency.setdefault(keys[0], np.count_nonzero(alleles > 0) / known)
+        for number, key in enumerate(file.site_keys(record) if known else [], start=1):
+            frequency.setdefault(key, np.count_nonzero(alleles == number) / known)
     return PanelFrequencies(frequency, file.samples, describe_ranges(file.ranges))
 
 
@@ -75,11 +74,8 @@ def _panel_frequencies(panels: Sequence[ReferencePanel]) -> PanelFrequencies:
     frequency: dict[SiteKey, float] = {}
     for panel in panels:
         frequencies = np.asarray(panel.allele_count) / panel.n_haplotypes
-        for (position, ref, alt), f, is_multiallelic in zip(
-            panel.sites.keys(), frequencies.tolist(), panel.multiallelic.tolist(), strict=True
-        ):
-            if not is_multiallelic:
-                frequency.setdefault((chrom, int(position), ref.upper(), alt.upper()), f)
+        for key, f in zip(panel.sites.keys(), frequencies.tolist(), strict=True):
+            frequency.setdefault((chrom, *key), f)
     n_sites = sum(panel.n_sites for panel in panels)
     ranges = {chrom: (int(panels[0].position[0]), int(panels[-1].position[-1]), n_sites)} if n_sites else {}
     return PanelFrequencies(frequency, list(panels[0].samples), describe_ranges(ranges))
@@ -196,27 +192,26 @@ def read_truth(
         if progress is not None and number % _RECORDS_PER_PROGRESS == 0:
             progress(min(number / max(len(panel.frequency), 1), 1.0))
         keys = file.site_keys(record)
-        if len(keys) != 1:
-            left_out["multi-allelic in the truth" if keys else "without ALT in the truth"] += 1
-            continue
-        (key,) = keys
-        frequency = panel.frequency.get(key)
-        if frequency is None:
-            left_out["not in the panel"] += 1
-        elif key in typed:
-            left_out["typed"] += 1
-        elif not 0 < frequency < 1:
-            left_out["monomorphic in the panel"] += 1
-        elif key in counts:
-            left_out["repeated in the truth"] += 1
-        elif "GT" not in file.formats(record):
-            left_out["without GT in the truth"] += 1
-        else:
-            count, ploidy = file.allele_counts(record, columns)
-            known = count != MISSING
-            ploidy_check.add(record, key[0], np.where(known, ploidy, 0))
-            counts[key] = count
-            haploid.append(np.packbits(known & (ploidy == 1)))
+        if not keys:
+            left_out["without ALT in the truth"] += 1
+        for allele, key in enumerate(keys, start=1):
+            frequency = panel.frequency.get(key)
+            if frequency is None:
+                left_out["not in the panel"] += 1
+            elif key in typed:
+                left_out["typed"] += 1
+            elif not 0 < frequency < 1:
+                left_out["monomorphic in the panel"] += 1
+            elif key in counts:
+                left_out["repeated in the truth"] += 1
+            elif "GT" not in file.formats(record):
+                left_out["without GT in the truth"] += 1
+            else:
+                count, ploidy = file.allele_counts(record, columns, allele)
+                known = count != MISSING
+                ploidy_check.add(record, key[0], np.where(known, ploidy, 0))
+                counts[key] = count
+                haploid.append(np.packbits(known & (ploidy == 1)))
     if not counts:
         raise InputError(
             "mismatch",

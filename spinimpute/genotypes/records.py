@@ -59,6 +59,15 @@ class RecordRows:
         """Return records of one row each."""
         return cls(np.zeros(n_sites, bool), np.zeros(n_sites, np.float32))
 
+    @classmethod
+    def written(cls, sites: Sites, multiallelic: np.ndarray, frequency: np.ndarray) -> RecordRows:
+        """Return which rows are one record in VCF and BCF files: as `of`, but each label is a record."""
+        records = cls.of(sites, multiallelic, frequency)
+        for rows in records.multiallelic_within(Interval(0, len(sites))):
+            if records.label_frequency[rows.slice].any():
+                records.continues[rows.slice] = False
+        return records
+
     def n_records(self, rows: Interval) -> int:
         """Return the number of records in an interval of rows, which must not cut a record."""
         return rows.n_sites - int(self.continues[rows.slice].sum())

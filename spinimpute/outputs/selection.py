@@ -5,7 +5,7 @@ Axes: r records, n samples.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Self
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.bgen_writer import BgenWriter
 from spinimpute.outputs.plink_writer import PlinkWriter
@@ -22,6 +23,7 @@ from spinimpute.runtime.output_files import CannotWrite, OutputGroup, check_writ
 from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.header import OutputHeader
+from spinimpute.vcf.multiallelic import record_intervals
 from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.record_fields import InfoColumns, info_columns
 from spinimpute.vcf.writer import GenotypeWriter
@@ -73,6 +75,12 @@ NO_FILTER = RecordFilter()
 
 def _numbers(texts: list[str | None]) -> np.ndarray:
     return np.array([np.nan if text is None else float(text) for text in texts])
+
+
+def any_of_record(flag: np.ndarray, records: Sequence[Interval]) -> np.ndarray:
+    """Return for each row whether any row of its record has a flag, bool (r,)."""
+    starts, counts = [rows.start for rows in records], [rows.n_sites for rows in records]
+    return np.repeat(np.logical_or.reduceat(flag, starts), counts) if len(flag) else flag
 
 
 def filtered_merge_error() -> InputError:
@@ -148,14 +156,15 @@ class SiteTableWriter:
 class SelectingWriter:
     """A context manager that passes the records of a filter to another writer, and lists all in a table.
 
-    The `SiteTableWriter` also has the records that the filter leaves out.
+    The `SiteTableWriter` also has the records that the filter leaves out. It has a line for each ALT allele
+    of a record. A multi-allelic record is written if the filter keeps any of its ALT alleles.
 
     Attributes
     ----------
     temporary_folder : Path
         Folder for scratch files.
     left_out : int
-        Number of records that were not written.
+        Number of sites that were not written.
     """
 
     def __init__(
@@ -177,10 +186,16 @@ class SelectingWriter:
     def write_block(self, block: RecordBlock) -> None:
         """Write those records that the filter keeps. Raises the errors of `GenotypeWriter.write_block`."""
         typed = np.asarray(block.typed, bool)
+        records = None if block.continues is None else record_intervals(block.continues)
+        if records is not None:
+            typed = any_of_record(typed, records)
         columns = info_columns(self._header, block.info, typed)
         if self._table is not None:
             self._table.append(block.chrom, block.sites, columns)
-        rows = np.flatnonzero(self._filter.keeps(columns, typed))
+        kept = self._filter.keeps(columns, typed)
+        if records is not None:
+            kept = any_of_record(kept, records)
+        rows = np.flatnonzero(kept)
         self.left_out += len(block) - len(rows)
         if len(rows):
             self._writer.write_block(block.take(rows))

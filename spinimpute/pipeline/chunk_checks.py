@@ -10,12 +10,14 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
+from spinimpute.genotypes.records import RecordRows
+from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.selection import FILTER_LINE
 from spinimpute.panels.reference import ReferencePanel
-from spinimpute.panels.spin_files import concatenate_sites
 from spinimpute.pipeline.chunk_file import PANEL_LINE, Chunk
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.header import definition, header_indexes, without_idx
+from spinimpute.vcf.multiallelic import join_sites, record_intervals
 from spinimpute.vcf.raw_records import site_key
 
 MUST_MATCH = {  # start of header lines that must be equal in all chunks, with a name for messages
@@ -164,7 +166,8 @@ def check_panel(
             f"chunk {first.path} was imputed from another panel ({', '.join(checksums) or 'unknown'}) than "
             f"{path} ({', '.join(panel.checksum for panel in panels)})",
         )
-    sites = concatenate_sites(panels)
+    parts = [_record_sites(panel) if first.joins_records else panel.sites for panel in panels]
+    sites = Sites.concatenate(parts)
     site_keys = np.array(
         [
             site_key(position, ref.encode(), alt.encode())
@@ -172,7 +175,7 @@ def check_panel(
         ],
         dtype=np.int64,
     )
-    absent = _find_absent_parts(chunks, panels, site_keys, warnings)
+    absent = _find_absent_parts(chunks, parts, site_keys, warnings)
 
     def name(row: int) -> str:
         return f"{sites.chrom}:{sites.position[row]} {sites.ref[row]}>{sites.alt[row]}"
@@ -224,19 +227,25 @@ def check_panel(
         warnings.append(f"{what}: they are left out")
 
 
+def _record_sites(panel: ReferencePanel) -> Sites:
+    """Return the sites of a panel, with multi-allelic records as one site."""
+    records = RecordRows.written(panel.sites, panel.multiallelic, panel.frequency)
+    return join_sites(panel.sites, record_intervals(records.continues))
+
+
 def _find_absent_parts(
-    chunks: Sequence[Chunk], panels: Sequence[ReferencePanel], site_keys: np.ndarray, warnings: list[str]
+    chunks: Sequence[Chunk], parts: Sequence[Sites], site_keys: np.ndarray, warnings: list[str]
 ) -> np.ndarray:
     """Mark the sites of parts of chromosome X that are in no chunk, bool (sites,). Add a warning for each."""
     absent = np.zeros(len(site_keys), bool)
     start = 0
-    for panel in panels:
-        part_sites = slice(start, start := start + panel.n_sites)
-        if len(panels) > 1 and not any(np.isin(chunk.key, site_keys[part_sites]).any() for chunk in chunks):
+    for part in parts:
+        part_sites = slice(start, start := start + len(part))
+        if len(parts) > 1 and not any(np.isin(chunk.key, site_keys[part_sites]).any() for chunk in chunks):
             absent[part_sites] = True
             warnings.append(
-                f"no chunk has a site of the panel's part {panel.chrom}:{panel.position[0]}-"
-                f"{panel.position[-1]}: its {panel.n_sites} sites are left out"
+                f"no chunk has a site of the panel's part {part.chrom}:{part.position[0]}-"
+                f"{part.position[-1]}: its {len(part)} sites are left out"
             )
     return absent
 

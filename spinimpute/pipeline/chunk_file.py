@@ -24,7 +24,14 @@ from spinimpute.runtime.errors import InputError, refuse_pipe
 from spinimpute.runtime.unpacking import GZIP_MAGIC
 from spinimpute.vcf.bcf_format import BadRecord, ByteStream, file_start
 from spinimpute.vcf.bgzf import EOF_BLOCK, BgzfReader, DamagedFile, open_decompressed, starts_as_bgzf
-from spinimpute.vcf.header import FORMAT_LINES, PIECE_BYTES, FileStart, definition, read_start
+from spinimpute.vcf.header import (
+    FORMAT_LINES,
+    PER_ALLELE_START,
+    PIECE_BYTES,
+    FileStart,
+    definition,
+    read_start,
+)
 from spinimpute.vcf.raw_records import BcfRecords, RawRecords, RecordTable, TextRecords
 from spinimpute.vcf.variant_file import VariantFile, check_variant_file
 
@@ -124,7 +131,7 @@ class Chunk:
     samples: list[str]
     formats: list[str]  # names of FORMAT fields
     region: Region
-    sites: int  # number of panel sites
+    sites: int  # number of records of panel sites
     unmatched: int | None  # number of sites that the panel lacks; None if they are not written
     phased_here: bool  # whether genotypes were phased in the run
     filtered: bool  # whether sites were left out by R2 or MAF
@@ -139,6 +146,11 @@ class Chunk:
 
     def __len__(self) -> int:
         return len(self.position)
+
+    @property
+    def joins_records(self) -> bool:
+        """Whether multi-allelic records of the panel are one record."""
+        return any(line.startswith(PER_ALLELE_START) for line in self.lines)
 
     def common_lines(self) -> list[str]:
         """Return the header as if without regions; --buffer remains if results depend on it."""

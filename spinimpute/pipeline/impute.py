@@ -197,7 +197,12 @@ def impute(
                 unmatched = [np.empty(0, np.int64)] * len(targets)
                 if output.keep_unmatched:
                     unmatched = [unmatched_sites(one, summary.warnings) for one in targets]
-                n_sites, n_unmatched = sum(one.n_sites for one in targets), sum(map(len, unmatched))
+                n_records = sum(
+                    step.record_rows(one.matched.panel).n_records(each.sites)
+                    for one in targets
+                    for each in one.intervals
+                )
+                n_unmatched = sum(map(len, unmatched))
                 if not summary.notes:
                     summary.note_few_samples(summary.samples)
                 first = targets[0].matched
@@ -205,11 +210,11 @@ def impute(
                     first.target.samples,
                     first.target.ploidy,
                     parts,
-                    n_sites + n_unmatched,
+                    n_records + n_unmatched,
                     model_lines=[f"##spinimpute_model={model.kind} {model.fingerprint} {model.device_name}"],
                     region_lines=step.region_lines(
                         first.panel.chrom,
-                        n_sites,
+                        n_records,
                         n_unmatched if output.keep_unmatched else None,
                         any(one.matched.target.unphased is not None for one in targets),
                         [one.resolved.haplotypes for one in read.matched],
@@ -223,7 +228,14 @@ def impute(
                     ],
                 )
                 imputer = TargetImputer(
-                    model, options, writer, summary, threads, output.leave_one_out, output.mergeable
+                    model,
+                    options,
+                    writer,
+                    summary,
+                    threads,
+                    output.leave_one_out,
+                    output.mergeable,
+                    step.record_rows,
                 )
                 shares = split_progress(step.progress, [one.n_sites for one in targets])
                 for number, one in enumerate(targets):

@@ -9,7 +9,7 @@ Axes: T matched sites, U panel sites of a window, Q haplotypes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -54,6 +54,7 @@ class TargetImputer:
     threads: int  # results do not depend on the number of threads
     write_er2: bool  # whether to write INFO/ER2 of every typed site
     write_sums: bool  # whether to write what `merge` needs
+    record_rows: Callable[[ReferencePanel], RecordRows]  # which sites of a panel are one record
 
     def impute(self, target: RegionTarget, unmatched: np.ndarray, progress: Progress | None) -> None:
         """Phase a target if necessary, impute the sites of its intervals and write them.
@@ -99,6 +100,7 @@ class TargetImputer:
             match,
             typed_TQ,
             match.panel_index[typed_TQ.max(axis=1) >= 0],
+            self.record_rows(panel),
             call_sums_KT if self.write_er2 else None,
             matched.strand_chosen() if self.write_sums else None,
             summary.report_data,
@@ -226,6 +228,7 @@ class WindowRecords:
     match: SiteMatch  # pairs of target sites and panel sites
     typed_TQ: np.ndarray  # alleles at the matched sites, int8; -1: missing
     called_index: np.ndarray  # panel sites at which any sample has a call, int64
+    record_rows: RecordRows  # panel sites that are one record
     call_sums_KT: np.ndarray | None = None  # of the matched sites, for ER2; None: do not write ER2
     # panel sites whose strand allele frequencies switched, int64; None: do not write what `merge` needs
     strand_chosen: np.ndarray | None = None
@@ -255,18 +258,22 @@ class WindowRecords:
         if self.call_sums_KT is not None:
             call_sums_KU[:, typed_rows] = self.call_sums_KT[:, first_typed:end_typed]
         sites = panel.sites.take(window.slice)
+        continues = self.record_rows.continues[window.slice]
         if len(unmatched):
             alleles = self.target.alleles[unmatched]
             p_UQ = np.concatenate([p_UQ, np.where(alleles < 0, np.nan, alleles).astype(np.float32)])
             alleles_UQ = np.concatenate([alleles_UQ, alleles])
             typed = np.concatenate([typed, np.ones(len(unmatched), dtype=bool)])
-            far = np.concatenate([far, np.zeros(len(unmatched), dtype=bool)])
+            far, continues = (
+                np.concatenate([flags, np.zeros(len(unmatched), dtype=bool)]) for flags in (far, continues)
+            )
             no_sums = np.zeros((N_CALL_SUMS, len(unmatched)), np.int64)
             call_sums_KU = np.concatenate([call_sums_KU, no_sums], axis=1)
             sites = Sites.concatenate([sites, self.target.sites.take(unmatched)])
             order = np.argsort(sites.position, kind="stable")
             p_UQ, alleles_UQ, sites = p_UQ[order], alleles_UQ[order], sites.take(order)
             typed, far, call_sums_KU = typed[order], far[order], call_sums_KU[:, order]
+            continues = continues[order]
         sums_KU = site_sums(p_UQ)
         info = site_quality(sums_KU)
         if writes_far:
@@ -279,7 +286,9 @@ class WindowRecords:
             info[SUMS] = np.array(encode_sums(sums_KU), object)
             if self.call_sums_KT is not None:
                 info[ER2_SUMS] = np.array(encode_call_sums(call_sums_KU), object)
-        writer.write_block(RecordBlock(panel.chrom, sites, p_UQ, info, alleles_UQ, typed))
+        writer.write_block(
+            RecordBlock(panel.chrom, sites, p_UQ, info, alleles_UQ, typed, continues=continues)
+        )
 
     def _add_labels(self, labels: LabelCalls, window: Interval, p_UQ: np.ndarray) -> None:
         """Add the loci of labels that a window contains."""

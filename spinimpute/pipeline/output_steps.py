@@ -16,9 +16,10 @@ import numpy as np
 
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.haplotypes import Haplotypes
+from spinimpute.genotypes.records import RecordRows
 from spinimpute.genotypes.regions import regions_on_chromosome
 from spinimpute.genotypes.sites import ON_ANOTHER_CHROMOSOME, NoRecord, Region
-from spinimpute.outputs.opening import RecordWriter, choose_format, open_writer
+from spinimpute.outputs.opening import BGEN, PGEN, RecordWriter, choose_format, open_writer
 from spinimpute.outputs.selection import SelectingWriter
 from spinimpute.panels.opening import (
     PanelArgument,
@@ -33,6 +34,7 @@ from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.pipeline.run_plan import (
     Chromosome,
     RunPlan,
+    has_multiallelic,
     left_out_warning,
     name_chromosomes,
     panel_lines,
@@ -166,10 +168,22 @@ class Step:
     n_regions: int  # number of regions in this output file
     progress: Progress | None
 
+    def record_rows(self, panel: ReferencePanel) -> RecordRows:
+        """Return which sites of a panel are one record of the output; in PGEN and BGEN, each is its own."""
+        if not self._joins_records:
+            return RecordRows.separate(panel.n_sites)
+        return RecordRows.written(panel.sites, panel.multiallelic, panel.frequency)
+
+    @property
+    def _joins_records(self) -> bool:
+        output = self.files.output
+        is_variant_file = choose_format(self.path, output.output_type) not in (PGEN, BGEN)
+        return is_variant_file and not output.split_multiallelic
+
     def region_lines(
         self,
         chrom: str,
-        n_sites: int,
+        n_records: int,
         n_unmatched: int | None,
         phased_here: bool,
         target_parts: Sequence[Haplotypes] = (),
@@ -185,9 +199,9 @@ class Step:
         if self.n_regions != 1:
             lines = [f"{REGIONS_LINE}{self.n_regions}"] if self.n_regions else []
             is_for_merge = self.files.output.mergeable and len(self.chromosomes) == 1
-            return [*lines, f"{RECORDS_LINE}{n_sites + (n_unmatched or 0)}"] if is_for_merge else lines
+            return [*lines, f"{RECORDS_LINE}{n_records + (n_unmatched or 0)}"] if is_for_merge else lines
         region = Region(chrom, self.regions[0].start, self.regions[0].end)
-        lines = [region_line(region, n_sites, n_unmatched, phased_here)]
+        lines = [region_line(region, n_records, n_unmatched, phased_here)]
         return [*lines, target_line(target_parts, target_header)] if target_parts else lines
 
     def open_writer(
@@ -195,7 +209,7 @@ class Step:
         samples: Sequence[str],
         ploidy: np.ndarray,
         panels: Sequence[ReferencePanel],
-        n_sites: int,
+        n_records: int,
         *,
         model_lines: Sequence[str] = (),
         region_lines: Sequence[str] = (),
@@ -203,14 +217,17 @@ class Step:
     ) -> RecordWriter:
         """Return the writer of this chromosome's output file; open it for the first chromosome in the file.
 
-        ploidy: uint8 (n_samples,). panels and n_sites: the panels and the number of sites of this chromosome.
+        ploidy: uint8 (n_samples,). panels and n_records: the panels and the number of records of the
+        chromosome.
         """
         files, output = self.files, self.files.output
         if files.writer is not None:
             return files.writer
         contig_lines, panel_header_lines = [panels[0].contig_line], panel_lines(panels)
+        multiallelic = has_multiallelic(panels)
         if len(self.chromosomes) > 1:
             contig_lines = [each.contig_line for each in self.chromosomes]
+            multiallelic = any(each.multiallelic for each in self.chromosomes)
             panel_header_lines = [line for each in self.chromosomes for line in each.panel_lines]
         header_lines = [
             f"##source=spinimpute {version('spinimpute')}",
@@ -222,14 +239,21 @@ class Step:
             *region_lines,
         ]
         layout = OutputLayout(
-            samples, ploidy, contig_lines, header_lines, output.formats, info_lines, output.decimals
+            samples,
+            ploidy,
+            contig_lines,
+            header_lines,
+            output.formats,
+            info_lines,
+            output.decimals,
+            multiallelic and self._joins_records,
         )
         file_format = choose_format(self.path, output.output_type)
         opened = open_writer(
             self.path,
             file_format,
             layout,
-            n_sites,
+            n_records,
             files.threads,
             files.sexes,
             bgen_bits=output.bgen_bits,

@@ -49,6 +49,7 @@ class Chromosome:
     contig_line: str = ""
     panel_lines: Sequence[str] = ()  # header lines that name the panels
     holds: str = ""  # "haplotypes" or "inducing points"
+    multiallelic: bool = False  # whether a panel has sites of multi-allelic records
 
 
 @dataclass(frozen=True)
@@ -219,7 +220,10 @@ def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
     opened = open_panel_file(panel) if isinstance(panel, str | Path) else nullcontext([panel])
     with opened as parts:
         first = parts[0]
-        return Chromosome(first.chrom, [panel], vcf, first.contig_line, panel_lines(parts), first.holds)
+        multiallelic = has_multiallelic(parts)
+        return Chromosome(
+            first.chrom, [panel], vcf, first.contig_line, panel_lines(parts), first.holds, multiallelic
+        )
 
 
 def _join_same_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
@@ -234,6 +238,7 @@ def _join_same_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
                 joined[index],
                 panels=[*joined[index].panels, *one.panels],
                 panel_lines=[*joined[index].panel_lines, *one.panel_lines],
+                multiallelic=joined[index].multiallelic or one.multiallelic,
             )
     return joined
 
@@ -241,6 +246,11 @@ def _join_same_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
 def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
     """Return the header lines that identify a panel: one for each of its parts."""
     return [f"{PANEL_LINE}{part.checksum}{part.made_of}" for part in parts]
+
+
+def has_multiallelic(parts: Sequence[ReferencePanel]) -> bool:
+    """Return whether any part of a panel has sites of multi-allelic records."""
+    return any(bool(part.multiallelic.any()) for part in parts)
 
 
 def _assign_targets(

@@ -154,6 +154,8 @@ class OutputSettings(FileSettings):
     mergeable : bool
         Write INFO/SUMS, and INFO/ER2_SUMS with `leave_one_out`. `merge_samples` needs them to join files of
         different samples. Cannot be combined with `min_r2` and `min_maf`.
+    split_multiallelic : bool
+        Write a biallelic record for each ALT of a multi-allelic record. PGEN and BGEN are always written so.
     """
 
     formats: Sequence[str] = DEFAULT_FORMATS
@@ -170,6 +172,7 @@ class OutputSettings(FileSettings):
     sites: str | Path | None = None
     bgen_bits: int = DEFAULT_BITS
     mergeable: bool = False
+    split_multiallelic: bool = False
 
     @property
     def record_filter(self) -> RecordFilter:

@@ -158,7 +158,10 @@ class _TypedFileJob:
         files = [self.vcf] if isinstance(self.vcf, str | Path) else list(self.vcf)
         panels, summary = list_panels(self.panel), ImputationSummary()
         output = OutputSettings(
-            ("GT",), output_type=self.output.output_type, header_lines=self.output.header_lines
+            ("GT",),
+            output_type=self.output.output_type,
+            header_lines=self.output.header_lines,
+            split_multiallelic=True,
         )
         with summary.stage("open panel"):
             plan = plan_run(self.out, files, panels, (), output.output_type, self.genetic_map)

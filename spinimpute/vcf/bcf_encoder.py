@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from spinimpute.genotypes.records import MAX_ALTS
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.bcf_format import (
     FLOAT,
@@ -25,9 +26,9 @@ from spinimpute.vcf.bcf_format import (
 from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import InfoColumns, SampleFields, SampleLayout
 
-# codes of the alleles absent, missing, 0 and 1; the lowest bit of the second allele means "phased"
-_FIRST_ALLELE = np.array([INT8_END, 0, 2, 4], dtype=np.int8)
-_SECOND_ALLELE = np.array([INT8_END, 1, 3, 5], dtype=np.int8)
+# codes of the alleles absent, missing, 0, 1, 2 ...; the lowest bit of the second allele means "phased"
+_FIRST_ALLELE = np.array([INT8_END, *range(0, 2 * MAX_ALTS + 3, 2)], dtype=np.int8)
+_SECOND_ALLELE = np.array([INT8_END, *range(1, 2 * MAX_ALTS + 4, 2)], dtype=np.int8)
 _FLOAT = struct.Struct("<f")
 
 
@@ -126,7 +127,7 @@ def site_parts(
             position=position,
             name="" if name == "." else name,
             ref=ref,
-            alt=alt,
+            alts=alt.split(","),
             n_info=n_info,
             info=record_info,
             n_formats=n_formats,
@@ -194,5 +195,18 @@ def _info_column(header: OutputHeader, key: str, texts: list[str | None]) -> lis
         return [b"" if text is None else start + typed_integer(int(text)) for text in texts]
     if kind == "String":
         return [b"" if text is None else start + typed_text(text) for text in texts]
-    start += typed_descriptor(FLOAT, 1)
-    return [b"" if text is None else start + _FLOAT.pack(float(text)) for text in texts]
+    number = start + typed_descriptor(FLOAT, 1)
+    return [
+        b""
+        if text is None
+        else start + _float_vector(text.split(","))
+        if "," in text
+        else number + _FLOAT.pack(float(text))
+        for text in texts
+    ]
+
+
+def _float_vector(texts: Sequence[str]) -> bytes:
+    """Encode the numbers of several ALT alleles; "." is missing."""
+    bits = [FLOAT_MISSING if text == "." else int(np.float32(text).view(np.uint32)) for text in texts]
+    return typed_descriptor(FLOAT, len(bits)) + struct.pack(f"<{len(bits)}I", *bits)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -122,19 +123,19 @@ def record_start(
     position: int,
     name: str,
     ref: str,
-    alt: str,
+    alts: Sequence[str],
     n_info: int,
     info: bytes,
     n_formats: int,
     n_samples: int,
     sample_bytes: int,
 ) -> bytes:
-    """Encode the header and the site part of a biallelic record with missing QUAL and with FILTER PASS.
+    """Encode the header and the site part of a record with missing QUAL and with FILTER PASS.
 
     `contig` is the contig's index and `position` is 1-based. An empty `name` is a missing ID. `info` are the
     `n_info` encoded INFO fields. `sample_bytes` is the length of the sample part, which the caller appends.
     """
-    rest = b"".join((typed_text(name), typed_text(ref), typed_text(alt), PASS, info))
+    rest = b"".join((typed_text(name), typed_text(ref), *map(typed_text, alts), PASS, info))
     head = RECORD_HEAD.pack(
         RECORD_HEAD.size - RECORD_LENGTHS.size + len(rest),
         sample_bytes,
@@ -142,7 +143,7 @@ def record_start(
         position - 1,
         len(ref),
         FLOAT_MISSING,
-        2 << 16 | n_info,
+        len(alts) + 1 << 16 | n_info,
         n_formats << 24 | n_samples,
     )
     return head + rest

@@ -36,6 +36,9 @@ _INFO_LINES = (  # MAF comes before AF: deflate then reuses its digits for AF, a
     '##INFO=<ID=IMPUTED,Number=0,Type=Flag,Description="The site was not typed in the target">',
 )
 
+PER_ALLELE_START = "##INFO=<ID=MAF,Number=A,"  # start of a line in files with multi-allelic records
+_PER_ALLELE = ("MAF", "AVG_CS", "R2", "ER2", "SUMS", "ER2_SUMS")  # INFO with Number=1 if all are biallelic
+
 FORMAT_LINES = {
     "GT": '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">',
     "DS": '##FORMAT=<ID=DS,Number=1,Type=Float,Description="Dosage: expected number of alternative alleles, '
@@ -118,6 +121,7 @@ class OutputLayout(NamedTuple):
     formats: Sequence[str] = ("GT", "DS")  # FORMAT fields: GT first, then DS, HDS and GP in any order
     extra_info_lines: Sequence[str] = ()  # definitions of additional INFO fields
     decimals: int = DEFAULT_DECIMALS  # of DS, HDS and GP
+    multiallelic: bool = False  # whether records may have several ALT alleles
 
 
 def make_header(layout: OutputLayout) -> OutputHeader:
@@ -147,6 +151,8 @@ def make_header(layout: OutputLayout) -> OutputHeader:
         *(FORMAT_LINES[key].format(step=step) for key in layout.formats),
         *layout.header_lines,
     ]
+    if layout.multiallelic:
+        lines = [_per_allele(line) for line in lines]
     for line in lines:
         if not line.startswith("##") or "\n" in line or "\r" in line:
             raise ValueError(f"not a line of a VCF header: {line!r}")
@@ -154,6 +160,13 @@ def make_header(layout: OutputLayout) -> OutputHeader:
     if duplicate := repeated(f"{kind}/{name}" for kind, name in defined if kind in ("contig", "INFO")):
         raise ValueError(f"{duplicate} is defined twice")
     return header_of_lines(lines, layout.samples)
+
+
+def _per_allele(line: str) -> str:
+    """Return a header line with Number=A if it defines a field that has a value for each ALT allele."""
+    kind, name = definition(line) or ("", "")
+    is_per_allele = (kind, name) == ("FORMAT", "DS") or (kind == "INFO" and name in _PER_ALLELE)
+    return line.replace("Number=1,", "Number=A,", 1) if is_per_allele else line
 
 
 def header_of_lines(lines: Sequence[str], samples: Sequence[str]) -> OutputHeader:

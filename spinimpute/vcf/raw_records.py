@@ -33,8 +33,7 @@ from spinimpute.vcf.bcf_format import (
 from spinimpute.vcf.header import definition, header_indexes, info_type
 
 _NAME, _ALLELE = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
-_BCF_TEXTS = re.compile(rb"(?:%s)?\0%s\0%s" % (_NAME, _ALLELE, _ALLELE))
-_MAX_VALUES = {"GT": 2, "DS": 1, "HDS": 2, "GP": 3}  # values per sample, if diploid
+_BCF_TEXTS = re.compile(rb"(?:%s)?(?:\0%s){2,}" % (_NAME, _ALLELE))
 _FIXED_COLUMNS = 9  # CHROM to FORMAT
 
 
@@ -66,9 +65,14 @@ class SplitRecord(NamedTuple):
     position: int
     name: str  # "." if missing
     ref: str
-    alt: str
+    alt: str  # with commas between the ALT alleles
     info: dict[str, str]  # texts, by key; flags and numbers of BCF have ""
     samples: list[tuple[int, bytes]]  # see `split`
+
+    @property
+    def alts(self) -> list[str]:
+        """The ALT alleles."""
+        return self.alt.split(",")
 
 
 @kernel()
@@ -77,43 +81,47 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type:
 
     For each line, fill tab_RC (offsets of the first C tabs), tabs_R (number of tabs), colons_R (number of
     colons in the sample columns), stop_R (end of the line) and invalid_R. A line is invalid if, in any
-    sample, the field with index gt is not a genotype, or another field is not a list of numbers.
+    sample, the field with index gt is not a genotype of the record's alleles, or another field is not a list
+    of numbers.
     """
     # bytes: 9 tab, 10 newline, 44 comma, 46 dot, 47 slash, 48 to 57 digits, 58 colon, 124 vertical bar
-    row = n_tabs = n_colons = field_index = start = n_digits = n_dots = 0
+    row = n_tabs = n_colons = field_index = n_alleles = n_digits = n_dots = allele = 0
+    n_alts = 1
     invalid = False
     for at in range(len(data)):
         byte = data[at]
         is_end = byte == 58 or byte == 9 or byte == 10
         if n_tabs >= tab_RC.shape[1]:
-            if field_index == gt and not is_end:
-                if (at - start) % 2:
-                    invalid |= byte != 124 and byte != 47
-                else:
-                    invalid |= byte != 46 and not 48 <= byte <= 57
-            elif field_index == gt:
-                invalid |= at - start != 1 and at - start != 3
-            elif is_end or byte == 44:
+            if field_index == gt and (is_end or byte == 124 or byte == 47):  # the end of an allele
+                n_alleles += 1
+                is_number = n_digits == 1 or (n_digits == 2 and allele >= 10)
+                is_one = (n_dots == 1 and n_digits == 0) or (n_dots == 0 and is_number and allele <= n_alts)
+                invalid |= n_alleles > 2 or not is_one
+                n_digits = n_dots = allele = 0
+            elif is_end or (byte == 44 and field_index != gt):
                 invalid |= n_dots > 1 or n_digits + n_dots == 0
-                n_digits = n_dots = 0
+                n_digits = n_dots = allele = 0
             elif byte == 46:
                 n_dots += 1
             else:
                 n_digits += 1
+                allele = 10 * min(allele, 10) + byte - 48
                 invalid |= not 48 <= byte <= 57
             if is_end:
-                field_index, start = field_index + 1 if byte == 58 else 0, at + 1
+                field_index, n_alleles = field_index + 1 if byte == 58 else 0, 0
+        if byte == 44 and n_tabs == 4:  # in the column ALT
+            n_alts += 1
         if byte == 58:
             n_colons += n_tabs >= tab_RC.shape[1]
         elif byte == 9:
             if n_tabs < tab_RC.shape[1]:
                 tab_RC[row, n_tabs] = at
-                start = at + 1
             n_tabs += 1
         elif byte == 10:
             tabs_R[row], colons_R[row], invalid_R[row], stop_R[row] = n_tabs, n_colons, invalid, at + 1
             row += 1
-            n_tabs = n_colons = field_index = n_digits = n_dots = 0
+            n_tabs = n_colons = field_index = n_alleles = n_digits = n_dots = allele = 0
+            n_alts = 1
             invalid = False
             if row == len(stop_R):
                 break
@@ -125,7 +133,7 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
     """Read the fields with the indexes gt and ds (-1: no such field) of each sample.
 
     An entry of allele_RN2 is filled only if the call is "a|b", and an entry of dosage_RN only if the field is
-    a valid number. Other entries keep their values.
+    a single number. Other entries keep their values.
     """
     at = 0
     for r in range(len(stop_R)):
@@ -138,10 +146,16 @@ def _read_samples(data, stop_R, gt, ds, allele_RN2, dosage_RN):  # type: ignore[
         while at < stop_R[r]:
             byte = data[at]
             if byte == 58 or byte == 9 or byte == 10:
-                if field_index == gt and at - start == 3 and data[start + 1] == 124:
-                    for i in range(2):
-                        character = data[start + 2 * i]
-                        allele_RN2[r, n, i] = character - 48 if 48 <= character <= 57 else -1
+                if field_index == gt:
+                    bar = start
+                    while bar < at and data[bar] != 124:
+                        bar += 1
+                    if bar < at:
+                        for i in range(2):
+                            allele = 0
+                            for k in range(bar + 1 if i else start, at if i else bar):
+                                allele = 10 * allele + data[k] - 48 if data[k] != 46 else -1
+                            allele_RN2[r, n, i] = allele
                 elif field_index == ds:
                     value, scale, is_number = 0.0, 0.0, at > start
                     for i in range(start, at):
@@ -165,13 +179,14 @@ def _swap(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
     """Swap the two haplotypes of the chosen samples, in place.
 
     In the field with index gt, "a|b" becomes "b|a". In the field with index hds (-1: no such field), "x,y"
-    becomes "y,x".
+    becomes "y,x". There, x and y have one number for each ALT allele.
     """
     at = 0
     for r in range(len(stop_R)):
-        tabs = 0
+        tabs, n_alts = 0, 1
         while tabs < 9:
             tabs += data[at] == 9
+            n_alts += tabs == 4 and data[at] == 44  # commas in the column ALT
             at += 1
         n = field_index = 0
         start = at
@@ -180,8 +195,10 @@ def _swap(data, stop_R, gt, hds, chosen_N):  # type: ignore[no-untyped-def]
             if byte == 58 or byte == 9 or byte == 10:
                 if chosen_N[n] and field_index in (gt, hds):
                     separator = np.uint8(124) if field_index == gt else np.uint8(44)
+                    n_before = 0 if field_index == gt else n_alts - 1  # separators within the first half
                     middle = start
-                    while middle < at and data[middle] != separator:
+                    while middle < at and (n_before > 0 or data[middle] != separator):
+                        n_before -= data[middle] == separator
                         middle += 1
                     if middle < at:
                         first = data[start:middle].copy()
@@ -203,7 +220,7 @@ def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
     for line in header_lines:
         kind, key = definition(line) or ("", "")
         if kind == "INFO":
-            values = {"Flag": b"", "String": rb"=[0-9a-f/]++"}
+            values = {"Flag": b"", "String": rb"=[0-9a-f/,.]++"}
             value = values.get(info_type(line), rb"=%s(?:,%s)*" % (number, number))
             fields.append(re.escape(key.encode()) + value)
     field = b"|".join(fields) or rb"\."
@@ -331,14 +348,14 @@ class BcfRecords:
                 break
             if self._contigs.get(contig) != self._chrom:
                 raise BadRecord(f"it is on {self._contigs.get(contig, f'contig {contig}')}")
-            if counts >> 16 != 2 or samples != len(self._formats) << 24 | self._n_samples:
+            if counts >> 16 < 2 or samples != len(self._formats) << 24 | self._n_samples:
                 raise BadRecord(
                     f"it has {counts >> 16} alleles, {samples & 0xFFFFFF} samples and {samples >> 24} FORMAT "
-                    f"fields instead of 2, {self._n_samples} and {len(self._formats)}"
+                    f"fields instead of at least 2, {self._n_samples} and {len(self._formats)}"
                 )
             at = begin + RECORD_HEAD.size
             texts = []
-            for _ in range(3):  # ID, REF, ALT
+            for _ in range(1 + (counts >> 16)):  # ID, REF, ALT
                 kind, count, at = read_descriptor(data, at)
                 if kind != CHAR and count:
                     raise BadRecord("its alleles are not text")
@@ -350,7 +367,7 @@ class BcfRecords:
                 raise BadRecord("the length of its INFO fields is not the length that it states")
             if self._locate_fields(data, begin)[1] != stop:
                 raise BadRecord("the length of its FORMAT fields is not the length that it states")
-            table.add(position + 1, texts[1], texts[2], stop - begin)
+            table.add(position + 1, texts[1], b",".join(texts[2:]), stop - begin)
             begin = stop
         return begin
 
@@ -361,7 +378,7 @@ class BcfRecords:
         allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
         for r, begin in enumerate((np.cumsum(length_R) - length_R).tolist()):
             fields, _ = self._locate_fields(data, begin)
-            if "DS" in fields:
+            if "DS" in fields and fields["DS"][1] == 1:
                 dosage_RN[r] = np.frombuffer(data, "<f4", n, fields["DS"][2])
             _, count, at = fields.get("GT", (INT8, 0, 0))
             if count == 2:
@@ -381,9 +398,11 @@ class BcfRecords:
                 swapped = chosen_N & (codes[:, 1] >= 0) & (codes[:, 1] & 1).astype(bool)
                 bit = codes[swapped] & 1  # the phase bit stays at the second allele
                 codes[swapped] = (codes[swapped][:, ::-1] & ~np.int8(1)) | bit
-            if "HDS" in fields and fields["HDS"][1] == 2:
-                values = np.frombuffer(swapped_data, "<u4", 2 * n, fields["HDS"][2]).reshape(n, 2)
-                swapped = chosen_N & (values[:, 1] != FLOAT_END)
+            n_alts = _n_alleles(data, begin) - 1
+            if "HDS" in fields and fields["HDS"][1] == 2 * n_alts:
+                values = np.frombuffer(swapped_data, "<u4", 2 * n_alts * n, fields["HDS"][2])
+                values = values.reshape(n, 2, n_alts)
+                swapped = chosen_N & (values[:, 1, 0] != FLOAT_END)
                 values[swapped] = values[swapped][:, ::-1]
         return bytes(swapped_data)
 
@@ -398,7 +417,7 @@ class BcfRecords:
             _, _, _, position, _, _, counts, _ = RECORD_HEAD.unpack_from(data, begin)
             at = begin + RECORD_HEAD.size
             texts = []
-            for _ in range(3):  # ID, REF, ALT
+            for _ in range(1 + (counts >> 16)):  # ID, REF, ALT
                 _, count, at = read_descriptor(data, at)
                 texts.append(data[at : at + count].decode())
                 at += count
@@ -416,7 +435,8 @@ class BcfRecords:
                 (count, data[at : at + count * SIZES[kind] * self._n_samples])
                 for kind, count, at in self._locate_fields(data, begin)[0].values()
             ]
-            records.append(SplitRecord(position + 1, texts[0] or ".", texts[1], texts[2], info, samples))
+            alt = ",".join(texts[2:])
+            records.append(SplitRecord(position + 1, texts[0] or ".", texts[1], alt, info, samples))
             begin += length
         return records
 
@@ -441,6 +461,8 @@ class BcfRecords:
         """
         shared_bytes, _ = RECORD_LENGTHS.unpack_from(data, begin)
         at = begin + RECORD_LENGTHS.size + shared_bytes
+        n = _n_alleles(data, begin)
+        max_values = {"GT": 2, "DS": n - 1, "HDS": 2 * (n - 1), "GP": n * (n + 1) // 2}  # if diploid
         fields = {}
         for expected in self._formats:
             kind, _, at = read_descriptor(data, at)
@@ -450,11 +472,16 @@ class BcfRecords:
             kind, count, at = read_descriptor(data, at)
             if name != expected:
                 raise BadRecord(f"it has the FORMAT field {name} instead of {expected}")
-            if kind != (INT8 if name == "GT" else FLOAT) or not 1 <= count <= _MAX_VALUES[name]:
+            if kind != (INT8 if name == "GT" else FLOAT) or not 1 <= count <= max_values[name]:
                 raise BadRecord(f"its {name} is not encoded as by impute")
             fields[name] = (kind, count, at)
             at += count * SIZES[kind] * self._n_samples
         return fields, at
+
+
+def _n_alleles(data: bytes, begin: int) -> int:
+    """Return the number of alleles of the BCF record at offset `begin`, with REF."""
+    return int(RECORD_HEAD.unpack_from(data, begin)[6]) >> 16
 
 
 RawRecords = TextRecords | BcfRecords

@@ -19,6 +19,9 @@ class RecordBlock:
     `haplotypes`, int8 (r, n_haplotypes), are the calls 0, 1 or -1 (missing). Without them, ALT is called if
     P(ALT) >= 0.5. `typed`, bool (r,), marks sites that the target has. `unphased`, bool (r, n_samples), marks
     calls to write with "/". The contig is `chrom`; `sites.chrom` is ignored.
+
+    `continues`, bool (r,), marks rows that belong to the same multi-allelic record as the row before; it
+    never cuts a record. VCF and BCF then have one record for these rows. Without it, all are biallelic.
     """
 
     chrom: str
@@ -28,6 +31,7 @@ class RecordBlock:
     haplotypes: np.ndarray | None
     typed: np.ndarray
     unphased: np.ndarray | None = None
+    continues: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.sites)
@@ -42,4 +46,5 @@ class RecordBlock:
             None if self.haplotypes is None else self.haplotypes[rows],
             self.typed[rows],
             None if self.unphased is None else self.unphased[rows],
+            None if self.continues is None else self.continues[rows],
         )

@@ -136,18 +136,23 @@ class SampleFields:
 class SampleLayout:
     """Converter of haplotype dosages to the FORMAT fields of samples with ploidy 1 or 2.
 
-    `n_values` maps each FORMAT key to the number of values of a sample with the largest ploidy.
+    `n_values` maps each FORMAT key to the number of values of a sample with the largest ploidy, in records
+    with `n_alts` ALT alleles. The method `fields` is for biallelic records.
     """
 
-    def __init__(self, ploidy: np.ndarray, formats: Sequence[str], codes: NumberCodes) -> None:
+    def __init__(
+        self, ploidy: np.ndarray, formats: Sequence[str], codes: NumberCodes, n_alts: int = 1
+    ) -> None:
         self.codes = codes
+        self.n_alts = n_alts
         self.n_samples = len(ploidy)
         self.max_ploidy = int(ploidy.max())
-        n_values = {"GT": self.max_ploidy, "DS": 1, "HDS": self.max_ploidy, "GP": self.max_ploidy + 1}
+        n_genotypes = (n_alts + 1) * (n_alts + 2) // 2 if self.max_ploidy == 2 else n_alts + 1
+        n_values = {"GT": self.max_ploidy, "DS": n_alts, "HDS": self.max_ploidy * n_alts, "GP": n_genotypes}
         self.n_values = {key: n_values[key] for key in formats}
         self.n_haplotypes = int(ploidy.sum())
         self.uniform = bool((ploidy == self.max_ploidy).all())
-        self._haploid = ploidy == 1
+        self.haploid = ploidy == 1
         # index of each haplotype in a table with max_ploidy columns per sample
         self._haplotype_columns = np.flatnonzero(np.arange(self.max_ploidy)[None, :] < ploidy[:, None])
 
@@ -162,14 +167,14 @@ class SampleLayout:
         if haplotypes is None:
             haplotypes = (hap_dosage >= 0.5).astype(np.int8)
             haplotypes[np.isnan(hap_dosage)] = ALLELE_MISSING
-        alleles = self._to_samples(haplotypes, ALLELE_ABSENT)
+        alleles = self.to_samples(haplotypes, ALLELE_ABSENT)
         numbers: dict[str, list[np.ndarray]] = {}
         if self.n_values.keys() != {"GT"}:
-            units = self._to_samples(self.codes.units(hap_dosage), 0)
+            units = self.to_samples(self.codes.units(hap_dosage), 0)
             numbers = {key: self._numbers(key, units) for key in self.n_values if key != "GT"}
         return SampleFields(alleles, unphased, numbers)
 
-    def _to_samples(self, values: np.ndarray, absent: int) -> np.ndarray:
+    def to_samples(self, values: np.ndarray, absent: int) -> np.ndarray:
         """Reshape (r, n_haplotypes) to (r, n, p). The second value of haploid samples becomes `absent`."""
         n_records = len(values)
         if not self.uniform:
@@ -183,23 +188,23 @@ class SampleLayout:
         one, missing, absent = self.codes.one, self.codes.missing, self.codes.absent
         haplotypes = [units[:, :, haplotype] for haplotype in range(self.max_ploidy)]
         if key == "DS":
-            return [self._codes(sum(haplotypes[1:], haplotypes[0]))]
+            return [self.to_codes(sum(haplotypes[1:], haplotypes[0]))]
         if key == "HDS":
-            values = [self._codes(haplotype) for haplotype in haplotypes]
+            values = [self.to_codes(haplotype) for haplotype in haplotypes]
         else:
-            dosage = self._codes(sum(haplotypes[1:], haplotypes[0]))
+            dosage = self.to_codes(sum(haplotypes[1:], haplotypes[0]))
             unknown = dosage == missing
             both = np.zeros_like(dosage)
             if len(haplotypes) == 2:
-                both = self._codes(np.rint(haplotypes[0] * haplotypes[1] / np.float32(one)))
+                both = self.to_codes(np.rint(haplotypes[0] * haplotypes[1] / np.float32(one)))
             values = [one - dosage + both, dosage - 2 * both, both][: self.max_ploidy + 1]
             for number, value in enumerate(values):
                 value[unknown] = absent if number else missing
         if not self.uniform:
-            values[-1][:, self._haploid] = absent
+            values[-1][:, self.haploid] = absent
         return values
 
-    def _codes(self, units: np.ndarray) -> np.ndarray:
+    def to_codes(self, units: np.ndarray) -> np.ndarray:
         """Convert whole numbers to int32, and NaN to the code of a missing value."""
         unknown = np.isnan(units)
         known = np.where(unknown, np.float32(self.codes.missing), units) if unknown.any() else units

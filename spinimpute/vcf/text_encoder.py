@@ -41,37 +41,38 @@ def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     return table.reshape(-1, _CELL_BYTES), np.array([len(text) for text in texts], dtype=np.uint8)
 
 
-def _genotype_texts(max_ploidy: int) -> list[bytes]:
-    """Return the text of every genotype, with a tab before it.
+def _genotype_texts(max_ploidy: int, n_alts: int) -> list[bytes]:
+    """Return the text of every genotype of K = `n_alts` ALT alleles, with a tab before it.
 
     The index of a haploid genotype is allele + 1. The index of a diploid one is
-    4 (first allele + 1) + second allele + 2, plus 12 if the genotype is unphased.
+    (K + 3) (first allele + 1) + second allele + 2, plus (K + 3) (K + 2) if the genotype is unphased.
     """
-    text = {0: b"0", 1: b"1", ALLELE_MISSING: b"."}
+    text = {ALLELE_MISSING: b".", **{allele: b"%d" % allele for allele in range(n_alts + 1)}}
     if max_ploidy == 1:
-        return [b"\t" + text[allele] for allele in (-1, 0, 1)]
+        return [b"\t" + text[allele] for allele in text]
     return [
         b"\t" + text[first] + (b"" if second == ALLELE_ABSENT else separator + text[second])
         for separator in (b"|", b"/")
-        for first in (-1, 0, 1)
-        for second in (-2, -1, 0, 1)
+        for first in text
+        for second in (ALLELE_ABSENT, *text)
     ]
 
 
 @kernel()
-def _fill_genotype_index(alleles_RNP, unphased_RN, index_RN):  # type: ignore[no-untyped-def]
+def _fill_genotype_index(alleles_RNP, unphased_RN, n_alts, index_RN):  # type: ignore[no-untyped-def]
     """Fill index_RN with the index of each call in `_genotype_texts`.
 
     If all calls are phased, unphased_RN has no rows.
     """
     n_records, n_samples, ploidy = alleles_RNP.shape
+    width = n_alts + 3
     for r in range(n_records):
         for n in range(n_samples):
             index = alleles_RNP[r, n, 0] + 1
             if ploidy > 1:
-                index = 4 * index + alleles_RNP[r, n, 1] + 2
+                index = width * index + alleles_RNP[r, n, 1] + 2
                 if len(unphased_RN) > 0:
-                    index += 12 * unphased_RN[r, n]
+                    index += width * (width - 1) * unphased_RN[r, n]
             index_RN[r, n] = index
 
 
@@ -116,7 +117,9 @@ class VcfTextEncoder:
         keys = list(layout.n_values)
         self._formats = keys
         self._has_genotypes = keys[0] == "GT"
-        self._genotype = _text_table(_genotype_texts(layout.max_ploidy) if self._has_genotypes else [b""])
+        genotypes = _genotype_texts(layout.max_ploidy, layout.n_alts) if self._has_genotypes else [b""]
+        self._n_alts, self._index_type = layout.n_alts, np.int8 if len(genotypes) <= 128 else np.int16
+        self._genotype = _text_table(genotypes)
         codes = layout.codes
         texts = [
             f"{number:.{codes.decimals}f}".rstrip("0").rstrip(".").encode()
@@ -125,11 +128,15 @@ class VcfTextEncoder:
         self._numbers = [  # FORMAT key, and index among the values of this key
             (key, value_index) for key in keys if key != "GT" for value_index in range(layout.n_values[key])
         ]
-        tables = []
-        for i, (_, value_index) in enumerate(self._numbers):
-            separator = b"," if value_index else b"\t" if i == 0 and not self._has_genotypes else b":"
-            tables.append(_text_table([*(separator + text for text in texts), separator + b".", b""]))
-        n_codes = codes.absent + 1
+        separators = [
+            b"," if value_index else b"\t" if i == 0 and not self._has_genotypes else b":"
+            for i, (_, value_index) in enumerate(self._numbers)
+        ]
+        table_of = {
+            separator: _text_table([*(separator + text for text in texts), separator + b".", b""])
+            for separator in set(separators)
+        }
+        tables, n_codes = [table_of[separator] for separator in separators], codes.absent + 1
         self._number_KCB = np.array([table for table, _ in tables]).reshape(-1, n_codes, _CELL_BYTES)
         self._number_length_KC = np.array([length for _, length in tables], np.uint8).reshape(-1, n_codes)
         self._width = int(self._genotype[1].max()) + int(self._number_length_KC.max(axis=1, initial=0).sum())
@@ -141,10 +148,10 @@ class VcfTextEncoder:
     ) -> tuple[list[bytes | memoryview], np.ndarray]:
         """Encode r sites on contig `chrom`. Return the lines in parts, and the line lengths, int64 (r,)."""
         n_records, n_samples = fields.alleles.shape[:2]
-        genotype_RN = np.empty((n_records, n_samples if self._has_genotypes else 0), np.int8)
+        genotype_RN = np.empty((n_records, n_samples if self._has_genotypes else 0), self._index_type)
         if self._has_genotypes:
             unphased_RN = np.empty((0, 0), bool) if fields.unphased is None else fields.unphased
-            _fill_genotype_index(fields.alleles, unphased_RN, genotype_RN)
+            _fill_genotype_index(fields.alleles, unphased_RN, self._n_alts, genotype_RN)
         codes = [fields.numbers[key][value_index] for key, value_index in self._numbers]
         code_KRN = codes[0][None] if len(codes) == 1 else np.array(codes, np.int32)
         if not codes:

@@ -10,12 +10,13 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import STANDARD, OutputGroup
 from spinimpute.runtime.partial_files import PartialFile
@@ -23,6 +24,7 @@ from spinimpute.vcf.bcf_encoder import BcfEncoder
 from spinimpute.vcf.bgzf import BgzfWriter
 from spinimpute.vcf.header import FORMAT_LINES, OutputLayout, make_header
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, ContigRecords, encode_index
+from spinimpute.vcf.multiallelic import join_columns, join_sites, multiallelic_fields, record_intervals
 from spinimpute.vcf.record_block import RecordBlock
 from spinimpute.vcf.record_fields import MAX_DECIMALS, NumberCodes, SampleLayout, info_columns
 from spinimpute.vcf.text_encoder import VcfTextEncoder
@@ -30,6 +32,7 @@ from spinimpute.vcf.text_encoder import VcfTextEncoder
 OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
 """The output type of each suffix. Plain VCF ("v") has no index."""
 
+_MULTIALLELIC_VALUES = 2**20  # numbers of samples of multi-allelic records to compute per step
 _ENCODED_BYTES = 4 * 2**20  # approximate bytes of records to encode per step; limits the memory use
 
 
@@ -158,13 +161,20 @@ class GenotypeWriter(IndexedFile):
         self._formats = formats
         self.set_ploidy(layout.ploidy)
         self._last_position = 0
-        super().__init__(path, output_type, self._encoder.file_start, self._header.contigs, threads)
+        super().__init__(path, output_type, self._encoder(1)[1].file_start, self._header.contigs, threads)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
         """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
-        self._layout = SampleLayout(np.asarray(ploidy), self._formats, self._codes)
-        encoder = BcfEncoder if self._encodes_bcf else VcfTextEncoder
-        self._encoder: BcfEncoder | VcfTextEncoder = encoder(self._header, self._layout)
+        self._ploidy = np.asarray(ploidy)
+        # number of ALT alleles -> layout and encoder of such records
+        self._encoders: dict[int, tuple[SampleLayout, BcfEncoder | VcfTextEncoder]] = {}
+
+    def _encoder(self, n_alts: int) -> tuple[SampleLayout, BcfEncoder | VcfTextEncoder]:
+        if n_alts not in self._encoders:
+            layout = SampleLayout(self._ploidy, self._formats, self._codes, n_alts)
+            encoder = BcfEncoder if self._encodes_bcf else VcfTextEncoder
+            self._encoders[n_alts] = layout, encoder(self._header, layout)
+        return self._encoders[n_alts]
 
     def write_block(self, block: RecordBlock) -> None:
         """Append records after all earlier records.
@@ -182,18 +192,70 @@ class GenotypeWriter(IndexedFile):
         previous = self._last_position if chrom in self._records else 0
         if (np.diff(position, prepend=previous) < 0).any():
             raise ValueError(f"the positions on {chrom} go backwards")
-        step = max(1, _ENCODED_BYTES // self._encoder.bytes_per_record)
-        for start in range(0, len(block), step):
-            part = block.take(slice(start, start + step))
-            values = info_columns(self._header, part.info, np.asarray(part.typed, bool))
-            fields = self._layout.fields(
-                np.asarray(part.hap_dosage, np.float32), part.haplotypes, part.unphased
-            )
-            encoded, lengths = self._encoder.encode(part.sites, chrom, values, fields)
-            ref_length = np.array([len(ref) for ref in part.sites.ref])
-            self.append(chrom, part.sites.position, ref_length, lengths, b"".join(encoded))
+        step = max(1, _ENCODED_BYTES // self._encoder(1)[1].bytes_per_record)
+        start = 0
+        while start < len(block):
+            stop = min(start + step, len(block))
+            while block.continues is not None and stop < len(block) and block.continues[stop]:
+                stop += 1
+            self._write_part(block.take(slice(start, stop)))
+            start = stop
         if len(block):
             self._last_position = int(position[-1])
+
+    def _write_part(self, part: RecordBlock) -> None:
+        sites = part.sites
+        if part.continues is None or not part.continues.any():
+            encoded, lengths = self._encode_biallelic(part)
+        else:
+            records = record_intervals(part.continues)
+            sites = sites.take(np.array([rows.start for rows in records]))
+            lengths = np.empty(len(records), np.int64)
+            encoded = [b""] * (2 * len(records))
+            for n_alts, chosen in self._group_by_alleles(records):
+                own_records = [records[i] for i in chosen]
+                if n_alts == 1:
+                    biallelic = part.take(np.array([rows.start for rows in own_records]))
+                    pieces, lengths[chosen] = self._encode_biallelic(biallelic)
+                else:
+                    pieces, lengths[chosen] = self._encode_multiallelic(part, own_records, n_alts)
+                for number, i in enumerate(chosen.tolist()):
+                    encoded[2 * i : 2 * i + 2] = pieces[2 * number : 2 * number + 2]
+        ref_length = np.array([len(ref) for ref in sites.ref])
+        self.append(part.chrom, sites.position, ref_length, lengths, b"".join(encoded))
+
+    def _group_by_alleles(self, records: Sequence[Interval]) -> Iterator[tuple[int, np.ndarray]]:
+        """Yield groups of records with equally many ALT alleles: this number, and indices, int64."""
+        n_alts = np.array([rows.n_sites for rows in records])
+        for k in np.unique(n_alts).tolist():
+            chosen = np.flatnonzero(n_alts == k)
+            size = len(chosen)
+            if k > 1:
+                layout = self._encoder(k)[0]
+                size = max(1, _MULTIALLELIC_VALUES // (layout.n_samples * sum(layout.n_values.values())))
+            for start in range(0, len(chosen), size):
+                yield k, chosen[start : start + size]
+
+    def _encode_biallelic(self, part: RecordBlock) -> tuple[list[bytes | memoryview], np.ndarray]:
+        """Encode biallelic records: two pieces of bytes for each, and their lengths."""
+        layout, encoder = self._encoder(1)
+        values = info_columns(self._header, part.info, np.asarray(part.typed, bool))
+        fields = layout.fields(np.asarray(part.hap_dosage, np.float32), part.haplotypes, part.unphased)
+        return encoder.encode(part.sites, part.chrom, values, fields)
+
+    def _encode_multiallelic(
+        self, part: RecordBlock, records: Sequence[Interval], n_alts: int
+    ) -> tuple[list[bytes | memoryview], np.ndarray]:
+        """Encode the records of some rows of a block. All have the same number of ALT alleles."""
+        layout, encoder = self._encoder(n_alts)
+        rows = np.concatenate([np.arange(*one) for one in records])
+        chosen = part.take(rows)
+        new = [Interval(start, start + n_alts) for start in range(0, len(rows), n_alts)]
+        values = info_columns(self._header, chosen.info, np.asarray(chosen.typed, bool))
+        p_RKQ = np.asarray(chosen.hap_dosage, np.float32).reshape(len(records), n_alts, -1)
+        fields = multiallelic_fields(layout, p_RKQ)
+        sites = join_sites(chosen.sites, new)
+        return encoder.encode(sites, part.chrom, join_columns(values, new), fields)
 
 
 class _StandardOutput:

@@ -139,16 +139,30 @@ def test_unknown_truth_is_not_scored_and_missing_dosages_count_as_frequency(smal
     assert result.by_frequency[0]["genotypes"] == 6
 
 
-def test_multiallelic_sites_are_counted_and_left_out(small):
-    truth = [
-        ("20", 100, "A", "C", "GT", ["0|0", "0|1"]),
-        ("20", 200, "A", "C,G", "GT", ["0|1", "0|2"]),
-        ("20", 300, "A", ".", "GT", ["0|0", "0|0"]),
-    ]
-    imputed = [("20", 100, "A", "C", "DS", ["0.1", "0.9"]), ("20", 200, "A", "C", "DS", ["0", "1"])]
-    result = evaluate(*small(truth, imputed))
-    assert result.scored_sites == 1
-    assert result.left_out == {"multi-allelic in the truth": 1, "without ALT in the truth": 1}
+def test_each_allele_of_a_record_is_compared(small):
+    truth = [("20", 200, "A", "C,G", "GT", ["0|1", "0|2"]), ("20", 300, "A", ".", "GT", ["0|0", "0|0"])]
+    expected = None
+    for imputed in (
+        [("20", 200, "A", "C", "DS", ["0.75", "0.25"]), ("20", 200, "A", "G", "DS", ["0.25", "1"])],
+        [("20", 200, "A", "G,C", "DS", ["0.25,0.75", "1,0.25"])],
+        [("20", 200, "A", "C,G", "HDS", ["0.25,0,0.5,0.25", "0.125,0.5,0.125,0.5"])],
+        [("20", 200, "A", "G,C", "GP", ["0.125,0.125,0,0.625,0.125,0", "0,0.75,0,0,0.25,0"])],
+    ):
+        result = evaluate(*small(truth, imputed, panel=("0|1", "2|0")))
+        assert result.scored_sites == 2
+        assert result.left_out == {"without ALT in the truth": 1}
+        found = measures(result).loc["all", "pooled_r2"]
+        expected = found if expected is None else expected
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("field", "values"), [("DS", ["0", "1"]), ("GP", ["1,0,0", "0,1,0"]), ("HDS", ["0,0,1", "1,1,0"])]
+)
+def test_fields_without_a_value_for_each_allele(small, field, values):
+    truth = [("20", 200, "A", "C,G", "GT", ["0|1", "0|2"])]
+    with pytest.raises(InputError, match="DS, HDS, GP, GT with a value for each allele"):
+        evaluate(*small(truth, [("20", 200, "A", "C,G", field, values)]))
 
 
 def test_accuracy_of_each_sample(small):

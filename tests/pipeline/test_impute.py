@@ -201,9 +201,8 @@ def test_multiallelic_panel_records_keep_their_identity(write_vcf, tmp_path, rng
         ]
         target = write_vcf(typed, ["x", "y", "z"])
         spinimpute.impute(target, tmp_path / "o.vcf.gz", panel)
-    records = read(tmp_path / "o.vcf.gz")
-    at = [(r[0], r[1], r[2]) for r in records if r[0] == 1500]
-    assert at == [(1500, "rs1500", "A>C"), (1500, "rs1500", "A>G")]
+    at = [(v.POS, v.ID, v.REF, v.ALT) for v in cyvcf2.VCF(str(tmp_path / "o.vcf.gz")) if v.POS == 1500]
+    assert at == [(1500, "rs1500", "A", ["C", "G"])]
 
 
 @pytest.mark.parametrize("model", [None, "random"])

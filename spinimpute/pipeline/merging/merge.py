@@ -15,12 +15,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import reduce
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Sites
-from spinimpute.outputs.selection import RecordFilter, SiteTableWriter, check_table_name, filtered_merge_error
+from spinimpute.outputs.selection import (
+    RecordFilter,
+    SiteTableWriter,
+    any_of_record,
+    check_table_name,
+    filtered_merge_error,
+)
 from spinimpute.pipeline.chunk_file import (
     COMMAND_LINE,
     RECORDS_LINE,
@@ -52,6 +60,7 @@ from spinimpute.runtime.progress import Progress
 from spinimpute.vcf.bcf_encoder import join_bcf_records
 from spinimpute.vcf.bcf_format import file_start
 from spinimpute.vcf.header import OutputHeader, definition, header_of_lines
+from spinimpute.vcf.multiallelic import join_columns, join_sites
 from spinimpute.vcf.raw_records import SplitRecord
 from spinimpute.vcf.record_fields import info_columns
 from spinimpute.vcf.text_encoder import join_text_records
@@ -168,9 +177,9 @@ def merge_samples(
             streams.append(BatchStream(batch, stream, len(read)))
         size = read[0].path.stat().st_size
         while n_records := _fill(streams, pool):
-            n_written = _write(streams, n_records, header, writer, record_filter, table)
+            n_written, n_left_out = _write(streams, n_records, header, writer, record_filter, table)
             summary.written_sites += n_written
-            summary.left_out_sites += n_records - n_written
+            summary.left_out_sites += n_left_out
             if progress is not None:
                 progress(min(1.0, streams[0].tell() / size))
         if table is not None:
@@ -257,18 +266,22 @@ def _write(
     writer: IndexedFile,
     record_filter: RecordFilter,
     table: SiteTableWriter | None,
-) -> int:
-    """Merge the next records of the batches, write those that the filter keeps, and return their number."""
+) -> tuple[int, int]:
+    """Merge the next records of the batches, and write those that the filter keeps.
+
+    Return the numbers of written sites and of sites that are left out. U are the ALT alleles of all records.
+    """
     records = [stream.take(n_records) for stream in streams]
     chrom, formats = streams[0].batch.chrom, streams[0].batch.formats
+    rows_of_record = _allele_rows(records[0])
     sites = Sites(
         chrom,
-        np.array([record.position for record in records[0]], np.int64),
-        [record.ref for record in records[0]],
-        [record.alt for record in records[0]],
-        [record.name for record in records[0]],
+        np.array([record.position for record in records[0] for _ in record.alts], np.int64),
+        [record.ref for record in records[0] for _ in record.alts],
+        [alt for record in records[0] for alt in record.alts],
+        [record.name for record in records[0] for _ in record.alts],
     )
-    typed_BU = np.array([["TYPED" in record.info for record in rows] for rows in records])
+    typed_BU = np.array([_has_flag("TYPED", rows) for rows in records])
     sums_BKU = [_decode_sums(*batch) for batch in zip(streams, records, strict=True)]
     chosen_BU = np.array([(sums_KU[-1] & STRAND_CHOSEN) > 0 for sums_KU in sums_BKU])
     _check_names(streams, records)
@@ -277,9 +290,12 @@ def _write(
     columns = info_columns(header, _merged_info(streams, records, sums_BKU, header), typed_BU[0])
     if table is not None:
         table.append(chrom, sites, columns)
-    kept = np.flatnonzero(record_filter.keeps(columns, typed_BU[0]))
-    sites, columns = sites.take(kept), {key: [texts[u] for u in kept] for key, texts in columns.items()}
-    samples = [[rows[u].samples for rows in records] for u in kept]
+    kept_U = any_of_record(record_filter.keeps(columns, typed_BU[0]), rows_of_record)
+    kept = [number for number, rows in enumerate(rows_of_record) if kept_U[rows.start]]
+    kept_rows = [rows_of_record[number] for number in kept]
+    n_kept = int(kept_U.sum())
+    sites, columns = join_sites(sites, kept_rows), join_columns(columns, kept_rows)
+    samples = [[rows[number].samples for rows in records] for number in kept]
     if streams[0].batch.is_bcf:
         n_samples = [len(stream.batch.samples) for stream in streams]
         encoded = join_bcf_records(header, sites, chrom, columns, formats, n_samples, samples)
@@ -287,7 +303,18 @@ def _write(
         encoded = join_text_records(sites, chrom, columns, formats, samples)
     ref_length, length = (np.array(list(map(len, texts)), np.int64) for texts in (sites.ref, encoded))
     writer.append(chrom, sites.position, ref_length, length, b"".join(encoded))
-    return len(kept)
+    return n_kept, len(kept_U) - n_kept
+
+
+def _allele_rows(records: Sequence[SplitRecord]) -> list[Interval]:
+    """Return the rows of each record in arrays with a row for each ALT allele."""
+    stops = np.cumsum([len(record.alts) for record in records]).tolist()
+    return [Interval(*rows) for rows in pairwise([0, *stops])]
+
+
+def _has_flag(name: str, records: Sequence[SplitRecord]) -> list[bool]:
+    """Return for each ALT allele whether its record has a flag in INFO."""
+    return [name in record.info for record in records for _ in record.alts]
 
 
 def _check_names(streams: Sequence[BatchStream], records: Sequence[Sequence[SplitRecord]]) -> None:
@@ -326,7 +353,7 @@ def _decode(
 ) -> np.ndarray:
     """Return the sums in an INFO field of some records of a batch, int64 (K, U)."""
     try:
-        return decode([record.info.get(key, "") for record in records])
+        return decode([text for record in records for text in _texts_of_alleles(key, record)])
     except ValueError as error:
         raise InputError(
             "content",
@@ -335,15 +362,26 @@ def _decode(
         ) from error
 
 
+def _texts_of_alleles(key: str, record: SplitRecord) -> list[str]:
+    """Return the text of an INFO field for each ALT allele; "" if it is missing. May raise ValueError."""
+    if key not in record.info:
+        return [""] * len(record.alts)
+    texts = record.info[key].split(",")
+    if len(texts) != len(record.alts):
+        raise ValueError("there must be a text for each ALT allele")
+    return ["" if text == "." else text for text in texts]
+
+
 def _decode_sums(stream: BatchStream, records: Sequence[SplitRecord]) -> np.ndarray:
     """Return the sums in INFO/SUMS of some records of a batch, int64 (K, U)."""
     sums_KU = _decode(SUMS, decode_sums, stream, records)
     n_samples = len(stream.batch.samples)
     if (too_many_U := sums_KU[0] > 2 * n_samples).any():
         u = int(np.argmax(too_many_U))
+        position_U = [record.position for record in records for _ in record.alts]
         raise InputError(
             "content",
-            f"batch {stream.batch.path}: INFO/{SUMS} at {stream.batch.chrom}:{records[u].position} is of "
+            f"batch {stream.batch.path}: INFO/{SUMS} at {stream.batch.chrom}:{position_U[u]} is of "
             f"{sums_KU[0, u]} haplotypes, but the file has {n_samples} samples. Another program has changed "
             "the file: impute it again",
         )
@@ -368,6 +406,6 @@ def _merged_info(
         if ER2_SUMS in header.info_types:
             info[ER2_SUMS] = np.array(encode_call_sums(call_sums_KU), object)
     if "FAR" in header.info_types:  # far from the typed sites of all batches
-        is_far = np.array([["FAR" in record.info for record in rows] for rows in records])
+        is_far = np.array([_has_flag("FAR", rows) for rows in records])
         info["FAR"] = np.logical_and.reduce(is_far, axis=0)
     return info

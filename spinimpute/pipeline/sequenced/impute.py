@@ -172,12 +172,17 @@ def _impute_intervals(
         )
         for one in intervals
     )
-    n_sites = sum(one.n_sites for one in intervals)
+    record_rows = [step.record_rows(one.panel) for one in intervals]
+    n_records = sum(
+        rows.n_records(written.sites)
+        for one, rows in zip(intervals, record_rows, strict=True)
+        for written in one.written
+    )
     # Which haplotype of a sample comes first is arbitrary, like for targets that are phased in the run.
-    region_lines = step.region_lines(intervals[0].panel.chrom, n_sites, None, phased_here=True)
+    region_lines = step.region_lines(intervals[0].panel.chrom, n_records, None, phased_here=True)
     info_lines = [SUMS_LINE] if output.mergeable else []
     writer = step.open_writer(
-        first.samples, first.ploidy, panels, n_sites, region_lines=region_lines, info_lines=info_lines
+        first.samples, first.ploidy, panels, n_records, region_lines=region_lines, info_lines=info_lines
     )
     begin_stage(step.progress, "imputing")
     shares = split_progress(step.progress, [one.sites.n_sites for one in intervals])
@@ -191,7 +196,7 @@ def _impute_intervals(
             shares[number],
             interval.likelihoods.bases_X,
         )
-        write_records(interval, windows, writer, summary, output.mergeable)
+        write_records(interval, windows, writer, summary, output.mergeable, record_rows[number])
 
 
 def _collect_report_data(

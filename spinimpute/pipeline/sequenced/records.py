@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
+from spinimpute.genotypes.records import RecordRows
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.pipeline.sequenced.intervals import SequencedInterval
 from spinimpute.quality.site_quality import site_quality, site_sums
@@ -25,11 +27,12 @@ def write_records(
     writer: RecordWriter,
     summary: SequencedSummary,
     write_sums: bool,
+    record_rows: RecordRows,
 ) -> None:
     """Write the requested sites of an interval, and add their quality to the report data.
 
     imputed: yields, window by window, the first panel site and P(ALT) of its sites, float (S, 2, X).
-    write_sums: whether to write what `merge` needs.
+    write_sums: whether to write what `merge` needs. record_rows: panel sites that are one record.
     """
     panel, ploidy = interval.panel, interval.likelihoods.ploidy
     haploid_X = ploidy == 1
@@ -42,8 +45,10 @@ def write_records(
             return
         with summary.stage("write"):
             for sites in interval.written_within(start, start + len(imputed_S2X)):
-                for first in range(*sites, max_rows):
-                    rows = slice(first, min(first + max_rows, sites.stop))
+                starts = range(*sites, max_rows)
+                blocks = [Interval(first, min(first + max_rows, sites.stop)) for first in starts]
+                for block in record_rows.keep_whole(blocks):
+                    rows = block.slice
                     p_S2X = imputed_S2X[rows.start - start : rows.stop - start]
                     p_SQ = to_haplotype_columns(p_S2X, haploid_X)
                     sums_KS, typed_S = site_sums(p_SQ), np.zeros(len(p_SQ), bool)
@@ -55,7 +60,15 @@ def write_records(
                         info[SUMS] = np.array(encode_sums(sums_KS), object)
                     alleles_SQ = to_haplotype_columns(most_likely_alleles(p_S2X, haploid_X), haploid_X)
                     writer.write_block(
-                        RecordBlock(panel.chrom, panel.sites.take(rows), p_SQ, info, alleles_SQ, typed_S)
+                        RecordBlock(
+                            panel.chrom,
+                            panel.sites.take(rows),
+                            p_SQ,
+                            info,
+                            alleles_SQ,
+                            typed_S,
+                            continues=record_rows.continues[rows],
+                        )
                     )
                 summary.written_sites += sites.n_sites
 

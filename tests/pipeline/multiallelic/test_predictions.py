@@ -1,7 +1,5 @@
-"""Panels with multi-allelic records: the alleles of a haplotype have probabilities that add up to 1."""
+"""The alleles of a haplotype have probabilities that add up to 1."""
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -9,76 +7,16 @@ import pytest
 
 import spinimpute
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.genotypes.records import RecordRows
 from spinimpute.predictors.haplotype_attention import engine
 from spinimpute.predictors.haplotype_attention.tile import windows_of_tiles
 from spinimpute.predictors.spin import panel_posteriors
-
-N_SITES, N_SAMPLES = 90, 40
-Row = tuple[int, str, str, list[str]]  # POS, REF, ALT, one GT per sample
-
-
-def n_alts(site: int) -> int:
-    """Every fifth site has two or three ALT alleles."""
-    return 1 if site % 5 != 2 else 2 + site % 2
-
-
-def panel_rows(rng: np.random.Generator) -> list[Row]:
-    """Haplotypes of four founders, with some errors: so neighbours are linked."""
-    founder_Q = rng.integers(0, 4, (3, 2 * N_SAMPLES)).repeat(N_SITES // 3, axis=0)
-    rows: list[Row] = []
-    for site in range(N_SITES):
-        alleles = rng.integers(0, n_alts(site) + 1, 4)[founder_Q[site]]
-        error = rng.random(2 * N_SAMPLES) < 0.05
-        alleles = np.where(error, rng.integers(0, n_alts(site) + 1, 2 * N_SAMPLES), alleles)
-        alleles[: n_alts(site) + 1] = range(n_alts(site) + 1)
-        calls = [f"{a}|{b}" for a, b in alleles.reshape(-1, 2)]
-        rows.append((1000 + 100 * site, "A", ",".join(["C", "G", "T"][: n_alts(site)]), calls))
-        if site % 10 == 2:
-            rows.append(
-                (1000 + 100 * site, "A", "CC", [f"{a % 2}|{b % 2}" for a, b in alleles.reshape(-1, 2)])
-            )
-    return rows
-
-
-def with_alts_in_order(rows: Sequence[Row], order: Callable[[list[str]], list[str]]) -> list[Row]:
-    """The same haplotypes with the ALTs of each record in another order."""
-    changed: list[Row] = []
-    for position, ref, alt, calls in rows:
-        alts = alt.split(",")
-        new = order(alts)
-        number = {"0": "0", **{str(i + 1): str(new.index(one) + 1) for i, one in enumerate(alts)}}
-        translated = ["|".join(number[allele] for allele in call.split("|")) for call in calls]
-        changed.append((position, ref, ",".join(new), translated))
-    return changed
-
-
-@pytest.fixture
-def build(write_vcf, tmp_path) -> Callable[..., spinimpute.Panel]:
-    def built(rows: Sequence[Row], name: str = "p", **options: bool) -> spinimpute.Panel:
-        source = write_vcf(rows, [f"s{i}" for i in range(N_SAMPLES)], f"{name}.vcf")
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # no genetic map
-            return spinimpute.build_panel(source, tmp_path / f"{name}.spin", **options)
-
-    return built
-
-
-@pytest.fixture
-def panel(build, rng) -> Iterator[spinimpute.Panel]:
-    with build(panel_rows(rng)) as built:
-        yield built
-
-
-def records_of(panel: spinimpute.Panel) -> RecordRows:
-    return RecordRows.of(panel.sites, panel.multiallelic)
-
-
-def totals(panel: spinimpute.Panel, p_UQ: np.ndarray) -> list[np.ndarray]:
-    """The sums of P(ALT) in each multi-allelic record."""
-    records = records_of(panel).multiallelic_within(Interval(0, panel.n_sites))
-    assert len(records) == N_SITES // 5
-    return [p_UQ[rows.slice].sum(axis=0) for rows in records]
+from tests.pipeline.multiallelic.multiallelic_rows import (
+    panel_rows,
+    records_of,
+    target_rows,
+    totals,
+    with_alts_in_order,
+)
 
 
 def test_order_of_records_and_of_alts(build, rng):
@@ -142,15 +80,6 @@ def test_sequenced_samples_add_up_to_1(panel, rng):
     sums = np.concatenate(totals(panel, made.haplotypes))
     assert sums.max() <= 1 + 1e-6
     assert (sums > 0.999).any()
-
-
-def target_rows(panel: spinimpute.Panel, rng: np.random.Generator, n_samples: int = 3) -> list[Row]:
-    """Calls of haplotypes that are drawn from the panel, at every third site; one ALT in each row."""
-    index = np.arange(0, panel.n_sites, 3)
-    alleles = np.stack([panel.alleles(i, i + 1)[0] for i in index])[:, rng.permutation(80)[: 2 * n_samples]]
-    sites = panel.sites.take(index)
-    rows = zip(sites.position.tolist(), sites.ref, sites.alt, alleles, strict=True)
-    return [(p, ref, alt, [f"{a}|{b}" for a, b in calls.reshape(-1, 2)]) for p, ref, alt, calls in rows]
 
 
 @pytest.mark.parametrize("spin", [False, True])

@@ -1,0 +1,97 @@
+"""The values of records with several ALT alleles."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spinimpute.genotypes.intervals import Interval
+from spinimpute.vcf.multiallelic import join_columns, multiallelic_fields, record_intervals
+from spinimpute.vcf.record_fields import NumberCodes, SampleLayout
+
+FORMATS = ("GT", "DS", "HDS", "GP")
+
+
+@settings(deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n_alts=st.integers(2, 7),
+    decimals=st.integers(1, 5),
+    sharpness=st.sampled_from([0.05, 0.5, 3.0]),
+    ploidy=st.lists(st.integers(1, 2), min_size=1, max_size=5),
+)
+def test_probabilities_add_up_to_exactly_1(seed, n_alts, decimals, sharpness, ploidy):
+    """For all haplotypes and genotypes; values differ from the exact ones by at most some units."""
+    rng = np.random.default_rng(seed)
+    ploidy_N = np.array(ploidy)
+    codes = NumberCodes(decimals)
+    one = codes.one
+    layout = SampleLayout(ploidy_N, FORMATS, codes, n_alts)
+    p_RQA = rng.dirichlet([sharpness] * (n_alts + 1), (4, ploidy_N.sum())).astype(np.float32)
+    p_RKQ = p_RQA[:, :, 1:].swapaxes(1, 2)
+    fields = multiallelic_fields(layout, p_RKQ)
+    hds = np.array(fields.numbers["HDS"]).reshape(layout.max_ploidy, n_alts, 4, -1)
+    dosage, gp = np.array(fields.numbers["DS"]), np.array(fields.numbers["GP"])
+    first_Q = np.cumsum(ploidy_N) - ploidy_N
+    for n, (first, copies) in enumerate(zip(first_Q, ploidy_N, strict=True)):
+        units = hds[:copies, :, :, n]
+        assert (hds[copies:, :, :, n] == codes.absent).all()
+        assert units.min() >= 0
+        assert units.sum(axis=1).max() <= one
+        np.testing.assert_array_equal(dosage[:, :, n], units.sum(axis=0))
+        exact = p_RKQ[:, :, first : first + copies].transpose(2, 1, 0) * one
+        assert np.abs(units - exact).max() < 1.01
+        alleles = np.concatenate([one - units.sum(axis=1, keepdims=True), units], axis=1)
+        if copies == 1:
+            np.testing.assert_array_equal(gp[: n_alts + 1, :, n], alleles[0])
+            assert (gp[n_alts + 1 :, :, n] == codes.absent).all()
+        else:
+            np.testing.assert_array_equal(gp[:, :, n].sum(axis=0), one)
+            pairs = [(a, b) for b in range(n_alts + 1) for a in range(b + 1)]
+            for value, (a, b) in zip(gp[:, :, n], pairs, strict=True):
+                joint = alleles[0, a] * alleles[1, b] + (a != b) * alleles[0, b] * alleles[1, a]
+                assert np.abs(value - joint / one).max() < 1.01
+        for haplotype in range(copies):
+            p_RA = p_RQA[:, first + haplotype]
+            p_called_R = np.take_along_axis(p_RA, fields.alleles[:, n, haplotype, None].astype(int), 1)
+            assert (p_called_R[:, 0] >= p_RA.max(axis=1) - 1e-6).all()
+
+
+def test_ties_are_called_as_in_biallelic_records():
+    """ALT if it is as likely as REF; of equally likely ALT alleles the first."""
+    layout = SampleLayout(np.array([1, 1, 1]), ("GT",), NumberCodes(3), 2)
+    p_RKQ = np.array([[[0.5, 0.25, 0.375], [0.0, 0.25, 0.375]]], np.float32)
+    assert multiallelic_fields(layout, p_RKQ).alleles[0, :, 0].tolist() == [1, 0, 1]
+
+
+def test_contradictory_typed_alleles_and_missing_ones():
+    """A haplotype with two typed ALT alleles gets half of each; one missing value makes all missing."""
+    codes = NumberCodes(3)
+    layout = SampleLayout(np.array([2, 2]), FORMATS, codes, 2)
+    p_RKQ = np.array([[[1, 0, np.nan, 0], [1, 1, 0, 0]]], np.float32)
+    fields = multiallelic_fields(layout, p_RKQ)
+    assert [one[0, 0] for one in fields.numbers["HDS"]] == [500, 500, 0, 1000]
+    assert fields.alleles.tolist() == [[[1, 2], [-1, 0]]]
+    assert [one[0, 1] for one in fields.numbers["DS"]] == [codes.missing] * 2
+    assert [one[0, 1] for one in fields.numbers["GP"]] == [codes.missing] + [codes.absent] * 5
+
+
+def test_info_of_joined_rows():
+    records = record_intervals(np.array([False, False, True, True, False, True]))
+    assert records == [Interval(0, 1), Interval(1, 4), Interval(4, 6)]
+    columns = {
+        "AF": ["0.1", "0.2", None, "0.3", None, None],
+        "TYPED": [None, None, "", None, None, None],
+        "FAR": ["", "", None, "", "", ""],
+    }
+    assert join_columns(columns, records) == {
+        "AF": ["0.1", "0.2,.,0.3", None],
+        "TYPED": [None, "", None],
+        "FAR": ["", None, ""],
+    }
+
+
+@pytest.mark.parametrize(("ploidy", "n_values"), [(1, (1, 3, 3, 4)), (2, (2, 3, 6, 10))])
+def test_numbers_of_values(ploidy, n_values):
+    layout = SampleLayout(np.array([ploidy]), FORMATS, NumberCodes(3), 3)
+    assert tuple(layout.n_values.values()) == n_values
