@@ -1,0 +1,1 @@
+"""HLA types of people, imputed as labels and as biallelic pseudo-markers."""

@@ -1,0 +1,299 @@
+"""HLA types, imputed from SNPs: `python -m benchmarks.labels --data FOLDER`.
+
+FOLDER has `panel.bcf` (phased SNPs and, for each HLA allele, a biallelic pseudo-marker such as HLA_A_0101),
+targets in `target*.bcf`, and `types.tsv` with the two-field types of all people (sample, population, set,
+gene, allele1, allele2). Methods:
+
+- Beagle and spinimpute with pseudo-markers: the two alleles with the largest dosages are called, and one of
+  them twice if its dosage is above HOMOZYGOUS and at least twice the next.
+- spinimpute with labels: pseudo-markers are removed, the types of the panel's people are added with
+  `panel labels`, and `impute --labels` calls the types.
+- the same with the types of one gene removed for a part of the panel's people (`--unknown`).
+
+`--left-out N` uses N people of the panel as targets, with the SNPs of the first target, in place of all
+targets: settings are chosen by them. Beagle does not run then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+from cyvcf2 import VCF
+
+from benchmarks.imputation.measure import Stage, run
+from benchmarks.imputation.results import commit, processor
+from benchmarks.imputation.tables import markdown, write_tsv
+
+RESULTS = Path(__file__).parent / "results"
+HOMOZYGOUS = 1.33
+SPINIMPUTE = (sys.executable, "-P", "-m", "spinimpute.cli.main")
+PSEUDO, LABELS = "spinimpute, pseudo-markers", "spinimpute, labels"
+BEAGLE = "Beagle, pseudo-markers"
+
+Person = tuple[str, str]  # sample and gene
+Calls = dict[Person, tuple[list[str], float]]  # alleles, and the probability of the pair or NaN
+
+
+def main() -> None:
+    """Run all methods on all targets, and write tables."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--unknown", type=float, default=0.3, help="share of the types that are removed")
+    parser.add_argument("--left-out", type=int, metavar="N")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--name", default="hla")
+    arguments = parser.parse_args()
+    out = RESULTS / f"{datetime.now(UTC).date().isoformat()}-{arguments.name}"
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as work:
+        Benchmark(arguments, Path(work)).run(out)
+
+
+class Benchmark:
+    """One run of the benchmark."""
+
+    def __init__(self, arguments: argparse.Namespace, work: Path) -> None:
+        self.data, self.work, self.threads = arguments.data, work, arguments.threads
+        self.unknown, self.left_out, self.seed = arguments.unknown, arguments.left_out, arguments.seed
+        self.name = arguments.name
+        self.stages: list[Stage] = []
+        with (self.data / "types.tsv").open() as file:
+            self.types = list(csv.DictReader(file, delimiter="\t"))
+        panel = VCF(str(self.data / "panel.bcf"))
+        self.panel_samples: list[str] = panel.samples
+        places = defaultdict(list)
+        for record in panel:
+            if (found := _pseudo_marker(record.ID)) is not None:
+                places[found[0]].append(record.POS)
+        self.position = {gene: int(np.mean(at)) for gene, at in places.items()}
+        self.targets = {path.stem: path for path in sorted(self.data.glob("target*.bcf"))}
+
+    def run(self, out: Path) -> None:
+        """Impute, score and write."""
+        panel = self.data / "panel.bcf"
+        if self.left_out:
+            chosen = np.random.default_rng(self.seed).permutation(len(self.panel_samples))[: self.left_out]
+            names = [self.panel_samples[x] for x in sorted(chosen)]
+            self.targets = {"left out": self._take(panel, names, "left_out.bcf", unphased=True)}
+            self.panel_samples = [name for name in self.panel_samples if name not in set(names)]
+            panel = self._take(panel, self.panel_samples, "panel.bcf")
+        truth: dict[Person, list[str]] = {}
+        population: dict[Person, str] = {}
+        for row in self.types:
+            person = row["sample"], row["gene"]
+            truth[person], population[person] = [row["allele1"], row["allele2"]], row["population"]
+        calls = dict(self._calls(panel))
+        genes = sorted(self.position)
+        accuracy = [["target", "method", *genes, "all"]]
+        by_population = [["target", "method", *sorted(set(population.values()))]]
+        tenths = [["target", "method", *(f"{t / 10:g} to {(t + 1) / 10:g}" for t in range(10))]]
+        for (target, method), found in calls.items():
+            right = {person: _right(truth[person], found[person][0]) for person in found if person in truth}
+            by_gene = [_share(n for (_, gene), n in right.items() if gene == one) for one in genes]
+            accuracy.append([target, method, *by_gene, _share(right.values())])
+            groups = by_population[0][2:]
+            by_population.append(
+                [
+                    target,
+                    method,
+                    *(_share(n for p, n in right.items() if population[p] == one) for one in groups),
+                ]
+            )
+            if any(probability == probability for _, probability in found.values()):
+                tenths.append([target, method, *_tenths(found, right)])
+        report = [
+            "# HLA types",
+            "Share of the two-field alleles that are right, by gene:",
+            markdown(accuracy),
+        ]
+        report += ["By population:", markdown(by_population)]
+        report += [
+            "Pairs of alleles by their probability: mean probability, share that is right, number:",
+            markdown(tenths),
+        ]
+        times = [["method", "stage", "seconds", "processor seconds", "peak MB"]]
+        times += [
+            [s.imputer, s.stage, f"{s.seconds:.1f}", f"{s.cpu_seconds:.1f}", f"{s.peak_mb:.0f}"]
+            for s in self.stages
+        ]
+        report += ["Whole commands:", markdown(times), f"{self.threads} threads, {processor()}."]
+        (out / "report.md").write_text("\n\n".join(report) + "\n")
+        for name, rows in (("accuracy", accuracy), ("populations", by_population), ("tenths", tenths)):
+            write_tsv(out / f"{name}.tsv", rows)
+        write_tsv(out / "timing.tsv", times)
+        configuration = {
+            "command": f"python -m benchmarks.labels {' '.join(sys.argv[1:])}".replace(
+                str(self.data), "DATA"
+            ),
+            "commit": commit(),
+            "seed": self.seed,
+            "threads": self.threads,
+            "processor": processor(),
+        }
+        (out / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
+        print("\n\n".join(report))
+
+    def _calls(self, panel: Path) -> Iterable[tuple[tuple[str, str], Calls]]:
+        """Yield the calls of each target and method."""
+        snps = self.work / "snps.bcf"
+        _bcftools("view", "-e", 'ID~"^HLA_"', "-Ob", "-o", snps, panel)
+        pseudo_panel, snp_panel, labelled = (
+            self.work / f"{name}.spin" for name in ("pseudo", "snps", "labels")
+        )
+        self._ours(PSEUDO, "panel build", "panel", "build", "--vcf", panel, "--out", pseudo_panel)
+        self._ours(LABELS, "panel build", "panel", "build", "--vcf", snps, "--out", snp_panel)
+        self._label(snp_panel, labelled, LABELS, {})
+        for target, path in self.targets.items():
+            vcf = self.work / f"{target}.vcf.gz"
+            _bcftools("view", "-Oz", "-o", vcf, path)
+            if not self.left_out:
+                yield (target, BEAGLE), self._beagle(panel, vcf)
+            out = self.work / "pseudo.vcf.gz"
+            self._impute(PSEUDO, target, vcf, pseudo_panel, out)
+            yield (target, PSEUDO), _calls_of_dosages(out)
+            yield (target, LABELS), self._labels(LABELS, target, vcf, labelled)
+        if self.unknown and not self.left_out:
+            target, method = (
+                next(iter(self.targets)),
+                f"labels, {self.unknown:.0%} of the gene's types unknown",
+            )
+            found: Calls = {}
+            for number, gene in enumerate(sorted(self.position)):
+                rng = np.random.default_rng([self.seed, number])
+                share = self.panel_samples, rng.random(len(self.panel_samples)) < self.unknown
+                hidden = {name for name, is_hidden in zip(*share, strict=True) if is_hidden}
+                self._label(snp_panel, labelled, method, {gene: hidden})
+                calls = self._labels(method, target, self.work / f"{target}.vcf.gz", labelled)
+                found |= {person: call for person, call in calls.items() if person[1] == gene}
+            yield (target, method), found
+
+    def _label(self, panel: Path, out: Path, method: str, hidden: Mapping[str, set[str]]) -> None:
+        table = self.work / "types.tsv"
+        known = set(self.panel_samples)
+        rows: list[list[object]] = [["sample", "locus", "position", "allele1", "allele2"]]
+        for row in self.types:
+            gene = row["gene"]
+            if row["sample"] in known and row["sample"] not in hidden.get(gene, ()):
+                rows.append(
+                    [row["sample"], f"HLA-{gene}", self.position[gene], row["allele1"], row["allele2"]]
+                )
+        write_tsv(table, rows)
+        command = ("panel", "labels", "--panel", panel, "--types", table, "--out", out, "--force")
+        self._ours(method, "panel labels", *command)
+
+    def _labels(self, method: str, target: str, vcf: Path, panel: Path) -> Calls:
+        table = self.work / "labels.tsv"
+        self._impute(method, target, vcf, panel, self.work / "labels.vcf.gz", "--labels", table)
+        with table.open() as file:
+            rows = [row for row in csv.DictReader(file, delimiter="\t") if row["fields"] == "2"]
+        return {
+            (row["sample"], row["locus"].removeprefix("HLA-")): (
+                [row["allele1"], row["allele2"]],
+                float(row["probability"]),
+            )
+            for row in rows
+        }
+
+    def _impute(self, method: str, target: str, vcf: Path, panel: Path, out: Path, *more: object) -> None:
+        arguments = ("impute", "--vcf", vcf, "--panel", panel, "--out", out, *more, "--force")
+        self._ours(method, f"impute {target}", *arguments)
+
+    def _ours(self, method: str, stage: str, *arguments: object) -> None:
+        command = [*SPINIMPUTE, *arguments, "--threads", self.threads]
+        self.stages.append(run(method, stage, command, self.work / "log"))
+
+    def _beagle(self, panel: Path, vcf: Path) -> Calls:
+        reference = self.work / "panel.vcf.gz"
+        if not reference.exists():
+            _bcftools("view", "-Oz", "-o", reference, panel)
+        out = self.work / "beagle"
+        command = ["beagle", f"gt={vcf}", f"ref={reference}", f"out={out}", f"nthreads={self.threads}"]
+        self.stages.append(
+            run(BEAGLE, f"impute {vcf.name}", [*command, f"seed={self.seed}"], self.work / "log")
+        )
+        return _calls_of_dosages(Path(f"{out}.vcf.gz"))
+
+    def _take(self, panel: Path, samples: Sequence[str], name: str, *, unphased: bool = False) -> Path:
+        """Write some samples of the panel. Unphased files have the SNPs of the first target only."""
+        listed, out = self.work / f"{name}.txt", self.work / name
+        listed.write_text("".join(f"{sample}\n" for sample in samples))
+        if not unphased:
+            _bcftools("view", "-S", listed, "-Ob", "-o", out, panel)
+            return out
+        sites = self.work / "sites.txt"
+        first = next(iter(self.targets.values()))
+        sites.write_text("".join(f"{record.CHROM}\t{record.POS}\n" for record in VCF(str(first))))
+        text = _bcftools("view", "-S", listed, "-T", sites, "-e", 'ID~"^HLA_"', "-Ov", panel)
+        unphased_text = text.replace("1|0", "0/1").replace("|", "/")
+        subprocess.run(["bcftools", "view", "-Ob", "-o", out], input=unphased_text, text=True, check=True)
+        return out
+
+
+def _bcftools(*arguments: object) -> str:
+    words = ["bcftools", *map(str, arguments)]
+    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+def _pseudo_marker(name: str | None) -> tuple[str, str] | None:
+    """Return gene and two-field allele of a pseudo-marker such as HLA_A_0101."""
+    parts = (name or "").split("_")
+    if len(parts) != 3 or parts[0] != "HLA" or len(parts[2]) != 4:
+        return None
+    return parts[1], f"{parts[2][:2]}:{parts[2][2:]}"
+
+
+def _calls_of_dosages(path: Path) -> Calls:
+    vcf = VCF(str(path))
+    dosages: dict[Person, list[tuple[float, str]]] = defaultdict(list)
+    for record in vcf:
+        if (found := _pseudo_marker(record.ID)) is not None:
+            gene, allele = found
+            for sample, dosage in zip(vcf.samples, record.format("DS")[:, 0].tolist(), strict=True):
+                dosages[sample, gene].append((dosage, allele))
+    calls: Calls = {}
+    for person, alleles in dosages.items():
+        (first, one), (second, other) = sorted(alleles, reverse=True)[:2]
+        twice = first >= 2 * second and first > HOMOZYGOUS
+        calls[person] = [one, one if twice else other], float("nan")
+    return calls
+
+
+def _right(truth: Sequence[str], called: Sequence[str]) -> int:
+    """Return how many of two alleles are right."""
+    remaining = list(truth)
+    for allele in called:
+        if allele in remaining:
+            remaining.remove(allele)
+    return 2 - len(remaining)
+
+
+def _share(right: Iterable[int]) -> str:
+    counts = list(right)
+    return f"{sum(counts) / (2 * len(counts)):.4f}" if counts else "–"
+
+
+def _tenths(calls: Calls, right: Mapping[Person, int]) -> list[str]:
+    cells = []
+    pairs = np.array([(calls[person][1], n == 2) for person, n in right.items()])
+    tenth = np.minimum((pairs[:, 0] * 10).astype(int), 9)
+    for t in range(10):
+        mean, share = pairs[tenth == t].mean(axis=0) if (tenth == t).any() else (np.nan, np.nan)
+        cells.append(f"{mean:.2f}, {share:.2f}, {(tenth == t).sum()}")
+    return cells
+
+
+if __name__ == "__main__":
+    main()
