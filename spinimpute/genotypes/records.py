@@ -21,7 +21,7 @@ from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Sites, label_parts
 
 LABEL_BACKGROUND = np.float32(1e-3)  # weight of the frequencies of labels in their probabilities
-MAX_ALTS = 62  # ALT alleles of a record: BCF stores an allele of a genotype in one byte
+MAX_ALTS = 62  # of records without labels; more would need more than one byte for an allele in BCF
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +58,6 @@ class RecordRows:
     def separate(cls, n_sites: int) -> RecordRows:
         """Return records of one row each."""
         return cls(np.zeros(n_sites, bool), np.zeros(n_sites, np.float32))
-
-    @classmethod
-    def written(cls, sites: Sites, multiallelic: np.ndarray, frequency: np.ndarray) -> RecordRows:
-        """Return which rows are one record in VCF and BCF files: as `of`, but each label is a record."""
-        records = cls.of(sites, multiallelic, frequency)
-        for rows in records.multiallelic_within(Interval(0, len(sites))):
-            if records.label_frequency[rows.slice].any():
-                records.continues[rows.slice] = False
-        return records
 
     def n_records(self, rows: Interval) -> int:
         """Return the number of records in an interval of rows, which must not cut a record."""

@@ -229,7 +229,7 @@ def check_panel(
 
 def _record_sites(panel: ReferencePanel) -> Sites:
     """Return the sites of a panel, with multi-allelic records as one site."""
-    records = RecordRows.written(panel.sites, panel.multiallelic, panel.frequency)
+    records = RecordRows.of(panel.sites, panel.multiallelic, panel.frequency)
     return join_sites(panel.sites, record_intervals(records.continues))
 
 

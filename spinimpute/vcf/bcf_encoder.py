@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spinimpute.genotypes.records import MAX_ALTS
 from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.bcf_format import (
     FLOAT,
@@ -16,6 +15,8 @@ from spinimpute.vcf.bcf_format import (
     FLOAT_MISSING,
     INT8,
     INT8_END,
+    INT16,
+    INT16_END,
     SIZES,
     file_start,
     record_start,
@@ -26,10 +27,14 @@ from spinimpute.vcf.bcf_format import (
 from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import InfoColumns, SampleFields, SampleLayout
 
-# codes of the alleles absent, missing, 0, 1, 2 ...; the lowest bit of the second allele means "phased"
-_FIRST_ALLELE = np.array([INT8_END, *range(0, 2 * MAX_ALTS + 3, 2)], dtype=np.int8)
-_SECOND_ALLELE = np.array([INT8_END, *range(1, 2 * MAX_ALTS + 4, 2)], dtype=np.int8)
+MAX_ALTS_IN_BYTE = 62  # ALT alleles of a record whose genotypes have one byte for each allele
+_VALUE_TYPES = {INT8: (np.int8, INT8_END), INT16: (np.int16, INT16_END), FLOAT: (np.uint32, FLOAT_END)}
 _FLOAT = struct.Struct("<f")
+
+
+def allele_kind(n_alts: int) -> int:
+    """Return the type of the alleles of genotypes at a record with so many ALT alleles."""
+    return INT8 if n_alts <= MAX_ALTS_IN_BYTE else INT16
 
 
 class BcfEncoder:
@@ -47,10 +52,17 @@ class BcfEncoder:
         self._number_bits[codes.missing :] = FLOAT_MISSING, FLOAT_END
         self.file_start = file_start(header.text.encode())
 
+        self._allele_kind = allele_kind(layout.n_alts)
+        allele_type, end = _VALUE_TYPES[self._allele_kind]
+        # codes of the alleles absent, missing, 0, 1 ...; the lowest bit of the second allele means "phased"
+        known = 2 * np.arange(layout.n_alts + 2)
+        self._first_allele = np.array([end, *known], allele_type)
+        self._second_allele = np.array([end, *known + 1], allele_type)
+
         template = bytearray()
         self._offsets: dict[str, int] = {}  # FORMAT key -> offset of its values in the sample part
         for key, n_values in layout.n_values.items():
-            kind = INT8 if key == "GT" else FLOAT
+            kind = self._allele_kind if key == "GT" else FLOAT
             template += typed_integer(header.indexes.fields[key]) + typed_descriptor(kind, n_values)
             self._offsets[key] = len(template)
             template += bytes(layout.n_samples * n_values * SIZES[kind])
@@ -80,14 +92,15 @@ class BcfEncoder:
         n_records, n_samples, max_ploidy = fields.alleles.shape
         rows = np.tile(self._template, (n_records, 1))
         if "GT" in self._offsets:
-            start = self._offsets["GT"]
-            genotypes = rows[:, start : start + n_samples * max_ploidy].view(np.int8)
-            genotypes[:, ::max_ploidy] = _FIRST_ALLELE[fields.alleles[:, :, 0] + np.int8(2)]
+            genotypes = np.empty((n_records, n_samples * max_ploidy), self._first_allele.dtype)
+            genotypes[:, ::max_ploidy] = self._first_allele[fields.alleles[:, :, 0] + np.int8(2)]
             if max_ploidy == 2:
                 second = fields.alleles[:, :, 1] + np.int8(2)
-                genotypes[:, 1::2] = _SECOND_ALLELE[second]
+                genotypes[:, 1::2] = self._second_allele[second]
                 if fields.unphased is not None:
-                    genotypes[:, 1::2] -= (fields.unphased & (second > 0)).astype(np.int8)
+                    genotypes[:, 1::2] -= (fields.unphased & (second > 0)).astype(genotypes.dtype)
+            start, encoded = self._offsets["GT"], genotypes.astype(genotypes.dtype.newbyteorder("<"))
+            rows[:, start : start + encoded[0].nbytes] = encoded.view(np.uint8)
         for key, numbers in fields.numbers.items():
             for value, codes in enumerate(numbers):
                 # rows are not aligned to four bytes, so `view` does not work: build a strided array instead
@@ -152,11 +165,13 @@ def join_bcf_records(
     `samples` are, for each record and file, the `samples` of `raw_records.SplitRecord`. If only some files
     have diploid samples, the values of the others are padded, as in a file of all samples.
     """
-    joined = []
+    joined: list[bytes] = []
     for parts in samples:
         pieces = []
         for key, values in zip(formats, zip(*parts, strict=True), strict=True):
-            kind, most = INT8 if key == "GT" else FLOAT, max(count for count, _ in values)
+            kind, most = FLOAT, max(count for count, _ in values)
+            if key == "GT":
+                kind = allele_kind(sites.alt[len(joined)].count(",") + 1)
             pieces += [typed_integer(header.indexes.fields[key]), typed_descriptor(kind, most)]
             pieces += [
                 data if count == most else _pad(data, kind, n, count, most)
@@ -171,7 +186,7 @@ def join_bcf_records(
 
 def _pad(data: bytes, kind: int, n: int, count: int, most: int) -> bytes:
     """Append "end of vector" to the `count` values of each of n samples, so that there are `most`."""
-    value_type, end = (np.int8, INT8_END) if kind == INT8 else (np.uint32, FLOAT_END)
+    value_type, end = _VALUE_TYPES[kind]
     padded = np.full((n, most), end, value_type)
     padded[:, :count] = np.frombuffer(data, value_type).reshape(n, count)
     return padded.tobytes()

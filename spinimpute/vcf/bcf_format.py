@@ -21,7 +21,7 @@ SIZES = {INT8: 1, INT16: 2, INT32: 4, FLOAT: 4, CHAR: 1}  # bytes of one value
 
 # "end of vector" (END) pads the values of a sample that has fewer values than other samples
 FLOAT_MISSING, FLOAT_END = 0x7F800001, 0x7F800002  # as the bits of a float32
-INT8_END = -127
+INT8_END, INT16_END = -127, -32767
 
 PASS = b"\x11\x00"  # encoded FILTER column with the value PASS, whose index is 0
 

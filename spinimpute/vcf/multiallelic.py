@@ -82,10 +82,11 @@ def multiallelic_fields(layout: SampleLayout, p_RKQ: np.ndarray) -> SampleFields
 
 
 def _most_likely_alleles(p_RKQ: np.ndarray) -> np.ndarray:
-    """Return the number of the most likely allele of each haplotype, int8 (R, Q)."""
+    """Return the number of the most likely allele of each haplotype, int8 or int16 (R, Q)."""
     best_RQ = p_RKQ.argmax(axis=1)
     p_best_RQ, p_ref_RQ = p_RKQ.max(axis=1), 1 - p_RKQ.sum(axis=1)
-    allele_RQ = np.where(p_best_RQ >= p_ref_RQ, best_RQ + 1, 0).astype(np.int8)
+    few = p_RKQ.shape[1] < np.iinfo(np.int8).max - 2
+    allele_RQ = np.where(p_best_RQ >= p_ref_RQ, best_RQ + 1, 0).astype(np.int8 if few else np.int16)
     allele_RQ[np.isnan(p_ref_RQ)] = ALLELE_MISSING
     return allele_RQ
 

@@ -23,6 +23,7 @@ from spinimpute.vcf.bcf_format import (
     FLOAT,
     FLOAT_END,
     INT8,
+    INT16,
     RECORD_HEAD,
     RECORD_LENGTHS,
     SIZES,
@@ -32,6 +33,7 @@ from spinimpute.vcf.bcf_format import (
 )
 from spinimpute.vcf.header import definition, header_indexes, info_type
 
+ALLELE_TYPES = {INT8: np.int8, INT16: np.int16}  # of the alleles of genotypes in BCF
 _NAME, _ALLELE = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
 _BCF_TEXTS = re.compile(rb"(?:%s)?(?:\0%s){2,}" % (_NAME, _ALLELE))
 _FIXED_COLUMNS = 9  # CHROM to FORMAT
@@ -288,12 +290,12 @@ class TextRecords:
         return begin
 
     def genotypes(self, data: bytes, length_R: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the phased diploid calls, int8 (R, N, 2), and DS, float32 (R, N), or None without DS.
+        """Return the phased diploid calls, int16 (R, N, 2), and DS, float32 (R, N), or None without DS.
 
         `data` are complete records of `length_R` bytes. Alleles of other calls are -1; missing DS are NaN.
         """
         shape = (len(length_R), self._n_samples)
-        allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
+        allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int16), np.full(shape, np.nan, np.float32)
         gt, ds = self._field_index("GT"), self._field_index("DS")
         _read_samples(np.frombuffer(data, np.uint8), np.cumsum(length_R), gt, ds, allele_RN2, dosage_RN)
         return allele_RN2, dosage_RN if ds >= 0 else None
@@ -375,14 +377,14 @@ class BcfRecords:
         """Read GT and DS of BCF records. Parameters and results are those of `TextRecords.genotypes`."""
         n = self._n_samples
         shape = (len(length_R), n)
-        allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int8), np.full(shape, np.nan, np.float32)
+        allele_RN2, dosage_RN = np.full((*shape, 2), -1, np.int16), np.full(shape, np.nan, np.float32)
         for r, begin in enumerate((np.cumsum(length_R) - length_R).tolist()):
             fields, _ = self._locate_fields(data, begin)
             if "DS" in fields and fields["DS"][1] == 1:
                 dosage_RN[r] = np.frombuffer(data, "<f4", n, fields["DS"][2])
-            _, count, at = fields.get("GT", (INT8, 0, 0))
+            kind, count, at = fields.get("GT", (INT8, 0, 0))
             if count == 2:
-                codes = np.frombuffer(data, np.int8, 2 * n, at).reshape(n, 2)
+                codes = np.frombuffer(data, ALLELE_TYPES[kind], 2 * n, at).reshape(n, 2)
                 phased = (codes[:, 1] & 1).astype(bool) & (codes[:, 1] > 0)
                 allele_RN2[r] = np.where(phased[:, None], (codes >> 1) - 1, -1)
         return allele_RN2, dosage_RN if "DS" in self._formats else None
@@ -394,10 +396,11 @@ class BcfRecords:
         for begin in (np.cumsum(length_R) - length_R).tolist():
             fields, _ = self._locate_fields(data, begin)
             if "GT" in fields and fields["GT"][1] == 2:
-                codes = np.frombuffer(swapped_data, np.int8, 2 * n, fields["GT"][2]).reshape(n, 2)
+                allele_type = ALLELE_TYPES[fields["GT"][0]]
+                codes = np.frombuffer(swapped_data, allele_type, 2 * n, fields["GT"][2]).reshape(n, 2)
                 swapped = chosen_N & (codes[:, 1] >= 0) & (codes[:, 1] & 1).astype(bool)
                 bit = codes[swapped] & 1  # the phase bit stays at the second allele
-                codes[swapped] = (codes[swapped][:, ::-1] & ~np.int8(1)) | bit
+                codes[swapped] = (codes[swapped][:, ::-1] & allele_type(~1)) | bit
             n_alts = _n_alleles(data, begin) - 1
             if "HDS" in fields and fields["HDS"][1] == 2 * n_alts:
                 values = np.frombuffer(swapped_data, "<u4", 2 * n_alts * n, fields["HDS"][2])
@@ -472,7 +475,7 @@ class BcfRecords:
             kind, count, at = read_descriptor(data, at)
             if name != expected:
                 raise BadRecord(f"it has the FORMAT field {name} instead of {expected}")
-            if kind != (INT8 if name == "GT" else FLOAT) or not 1 <= count <= max_values[name]:
+            if kind not in (ALLELE_TYPES if name == "GT" else (FLOAT,)) or not 1 <= count <= max_values[name]:
                 raise BadRecord(f"its {name} is not encoded as by impute")
             fields[name] = (kind, count, at)
             at += count * SIZES[kind] * self._n_samples

@@ -128,7 +128,7 @@ def _number_texts(key: str, info_type: str, values: np.ndarray) -> list[str | No
 class SampleFields:
     """The sample columns of r records."""
 
-    alleles: np.ndarray  # 0, 1, ALLELE_MISSING or ALLELE_ABSENT, int8 (r, n, p)
+    alleles: np.ndarray  # number of the allele, ALLELE_MISSING or ALLELE_ABSENT, int8 or int16 (r, n, p)
     unphased: np.ndarray | None  # calls to write as unphased, bool (r, n); None: all calls are phased
     numbers: dict[str, list[np.ndarray]]  # FORMAT key -> `NumberCodes` (r, n) of its first, second ... value
 

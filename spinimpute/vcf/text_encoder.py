@@ -118,7 +118,7 @@ class VcfTextEncoder:
         self._formats = keys
         self._has_genotypes = keys[0] == "GT"
         genotypes = _genotype_texts(layout.max_ploidy, layout.n_alts) if self._has_genotypes else [b""]
-        self._n_alts, self._index_type = layout.n_alts, np.int8 if len(genotypes) <= 128 else np.int16
+        self._n_alts, self._index_type = layout.n_alts, np.min_scalar_type(-len(genotypes))
         self._genotype = _text_table(genotypes)
         codes = layout.codes
         texts = [

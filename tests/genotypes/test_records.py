@@ -116,13 +116,6 @@ def test_typed_alleles_are_certain():
     np.testing.assert_allclose(p_UQ, expected, rtol=1e-6)
 
 
-def test_each_label_is_written_as_a_record():
-    rows = [(9, "A", "C", True), (9, "A", "G", True), (9, "N", "<B*1>", True), (9, "N", "<B*2>", True)]
-    sites, multiallelic = sites_of(rows)
-    records = RecordRows.written(sites, multiallelic, np.full(4, 0.25))
-    assert records.continues.tolist() == [False, True, False, False]
-
-
 def test_labels_of_a_locus_add_up_to_1():
     alts = [*(f"<A*{number:03}>" for number in range(MAX_ALTS + 1)), "<B*1>", "<B*2>", "<B*3>"]
     records = records_of([(9, "N", alt, True) for alt in alts])

@@ -4,6 +4,7 @@ import csv
 from collections.abc import Sequence
 from pathlib import Path
 
+import cyvcf2
 import numpy as np
 import pytest
 
@@ -107,3 +108,33 @@ def test_labels_are_imputed(
     )
     without.ok("has no labels in the imputed regions")
     assert len((tmp_path / "e.tsv").read_text().splitlines()) == 1
+
+
+def test_a_locus_with_many_labels(
+    example_panel: spinimpute.Panel, example: Path, tmp_path: Path, run: Runner
+) -> None:
+    """BCF stores an allele of a genotype in one byte if there are at most 62 ALTs, otherwise in two."""
+    panel = example_panel
+    position = int(panel.position[panel.n_sites // 2])
+    types = write_table(tmp_path / "types.tsv", panel, position, np.arange(panel.n_haplotypes) // 2 % 140)
+    labelled = tmp_path / "labels.spin"
+    add_labels(panel.path, types, labelled)
+    target, names = example / "target.vcf.gz", cyvcf2.VCF(str(example / "target.vcf.gz")).samples
+    calls = {}
+    parts = []
+    for suffix in ("bcf", "vcf.gz"):
+        for number, samples in enumerate((names[:2], names[2:5])):
+            parts.append(tmp_path / f"{number}.{suffix}")
+            run.impute(target, labelled, parts[-1], "--samples", ",".join(samples), "--mergeable").ok()
+        merged = tmp_path / f"merged.{suffix}"
+        run("merge", *parts[-2:], "--out", merged).ok()
+        whole = tmp_path / f"whole.{suffix}"
+        run.impute(target, labelled, whole, "--samples", ",".join(names[:5])).ok()
+        for path in (merged, whole):
+            (record,) = (one for one in cyvcf2.VCF(str(path)) if one.REF == "N")
+            assert len(record.ALT) == 140
+            calls[path.name] = record.genotype.array().tolist(), record.format("DS").tolist()
+    assert len({str(found) for found in calls.values()}) == 1
+    alleles = np.array(calls["whole.bcf"][0])[:, :2]
+    assert alleles.min() >= 1
+    assert alleles.max() > 62
