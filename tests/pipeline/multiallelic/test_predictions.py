@@ -11,6 +11,7 @@ from spinimpute.predictors.haplotype_attention import engine
 from spinimpute.predictors.haplotype_attention.tile import windows_of_tiles
 from spinimpute.predictors.spin import panel_posteriors
 from tests.pipeline.multiallelic.multiallelic_rows import (
+    N_SAMPLES,
     panel_rows,
     records_of,
     target_rows,
@@ -97,3 +98,25 @@ def test_windows_do_not_cut_a_record(panel, rng, random_predictor, write_vcf, tm
         assert n_windows is None or len(summary.windows) == n_windows
         found.append(out.read_bytes())
     assert len(set(found)) == 1
+
+
+def test_merged_panels_join_the_alleles_of_a_record(build, rng, tmp_path):
+    """Also alleles of one panel only, and if a biallelic record of the same position lies between them."""
+    rows = panel_rows(rng)
+    half = N_SAMPLES // 2
+    first = [(*row[:3], row[3][:half]) for row in rows]
+    second = [(*row[:3], row[3][half:]) for row in rows]
+    second = [(position, ref, alt.replace("C,G", "G,TT"), calls) for position, ref, alt, calls in second]
+    panels = []
+    for name, some, start in (("a", first, 0), ("b", second, half)):
+        build(some, name, samples=[f"s{start + i}" for i in range(half)]).close()
+        panels.append(tmp_path / f"{name}.spin")
+    spinimpute.merge_panels(panels, tmp_path / "m.spin")
+    with spinimpute.Panel.open(tmp_path / "m.spin") as merged:
+        records = records_of(merged).multiallelic_within(Interval(0, merged.n_sites))
+        found = {int(merged.position[one.start]): merged.sites.alt[one.slice] for one in records}
+    expected = {}
+    for position, _, alt, _ in rows:
+        if "," in alt:
+            expected[position] = sorted({*alt.split(","), *alt.replace("C,G", "G,TT").split(",")})
+    assert found == expected
