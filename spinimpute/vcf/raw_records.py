@@ -96,7 +96,7 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type:
         if n_tabs >= tab_RC.shape[1]:
             if field_index == gt and (is_end or byte == 124 or byte == 47):  # the end of an allele
                 n_alleles += 1
-                is_number = n_digits == 1 or (n_digits == 2 and allele >= 10)
+                is_number = n_digits == 1 or (1 < n_digits < 5 and allele >= 10 ** (n_digits - 1))
                 is_one = (n_dots == 1 and n_digits == 0) or (n_dots == 0 and is_number and allele <= n_alts)
                 invalid |= n_alleles > 2 or not is_one
                 n_digits = n_dots = allele = 0
@@ -107,7 +107,7 @@ def _scan_lines(data, gt, tab_RC, tabs_R, colons_R, invalid_R, stop_R):  # type:
                 n_dots += 1
             else:
                 n_digits += 1
-                allele = 10 * min(allele, 10) + byte - 48
+                allele = 10 * min(allele, 1_000) + byte - 48
                 invalid |= not 48 <= byte <= 57
             if is_end:
                 field_index, n_alleles = field_index + 1 if byte == 58 else 0, 0

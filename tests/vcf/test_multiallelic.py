@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.intervals import Interval
+from spinimpute.vcf.bcf_format import BadRecord
 from spinimpute.vcf.multiallelic import join_columns, multiallelic_fields, record_intervals
+from spinimpute.vcf.raw_records import RecordTable, TextRecords
 from spinimpute.vcf.record_fields import NumberCodes, SampleLayout
 
 FORMATS = ("GT", "DS", "HDS", "GP")
@@ -95,3 +97,31 @@ def test_info_of_joined_rows():
 def test_numbers_of_values(ploidy, n_values):
     layout = SampleLayout(np.array([ploidy]), FORMATS, NumberCodes(3), 3)
     assert tuple(layout.n_values.values()) == n_values
+
+
+@pytest.mark.parametrize("n_alts", [1, 12, 120])
+def test_allele_numbers_of_lines(n_alts):
+    alts = ",".join("C" * (1 + i) for i in range(n_alts))
+
+    def scan(call: str) -> np.ndarray:
+        records = TextRecords("20", ["GT", "DS"], 1, ["##INFO=<ID=TYPED,Number=0,Type=Flag>"])
+        line = f"20\t5\t.\tA\t{alts}\t.\tPASS\tTYPED\tGT:DS\t{call}:0.5\n".encode()
+        table = RecordTable()
+        assert records.scan(2 * line, table) == 2 * len(line)
+        return records.genotypes(2 * line, np.array(table.length))[0]
+
+    for call in ([0, n_alts], [n_alts, 0], [n_alts, n_alts], [0, 0]):
+        assert scan("|".join(map(str, call))).tolist() == [[call], [call]]
+    assert scan(f".|{n_alts}").tolist() == [[[-1, n_alts]]] * 2
+    for call in (
+        f"0|{n_alts + 1}",
+        "0|00",
+        f"0{n_alts}|0",
+        f"{n_alts}|",
+        f"|{n_alts}",
+        "0|0|0",
+        "0|..",
+        "1e1|0",
+    ):
+        with pytest.raises(BadRecord, match="not a genotype"):
+            scan(call)
