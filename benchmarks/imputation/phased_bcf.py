@@ -50,7 +50,7 @@ class PhasedBcfWriter:
             position=position,
             name="",
             ref=ref,
-            alt=alt,
+            alts=[alt],
             n_info=0,
             info=b"",
             n_formats=1,
