@@ -18,6 +18,7 @@ from spinimpute.vcf.bcf_format import (
     INT16,
     INT16_END,
     SIZES,
+    allele_kind,
     file_start,
     record_start,
     typed_descriptor,
@@ -27,14 +28,8 @@ from spinimpute.vcf.bcf_format import (
 from spinimpute.vcf.header import OutputHeader
 from spinimpute.vcf.record_fields import InfoColumns, SampleFields, SampleLayout
 
-MAX_ALTS_IN_BYTE = 62  # ALT alleles of a record whose genotypes have one byte for each allele
 _VALUE_TYPES = {INT8: (np.int8, INT8_END), INT16: (np.int16, INT16_END), FLOAT: (np.uint32, FLOAT_END)}
 _FLOAT = struct.Struct("<f")
-
-
-def allele_kind(n_alts: int) -> int:
-    """Return the type of the alleles of genotypes at a record with so many ALT alleles."""
-    return INT8 if n_alts <= MAX_ALTS_IN_BYTE else INT16
 
 
 class BcfEncoder:

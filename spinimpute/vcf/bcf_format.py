@@ -23,6 +23,8 @@ SIZES = {INT8: 1, INT16: 2, INT32: 4, FLOAT: 4, CHAR: 1}  # bytes of one value
 FLOAT_MISSING, FLOAT_END = 0x7F800001, 0x7F800002  # as the bits of a float32
 INT8_END, INT16_END = -127, -32767
 
+MAX_ALTS_IN_BYTE = 62  # ALT alleles of a record whose genotypes have one byte for each allele
+
 PASS = b"\x11\x00"  # encoded FILTER column with the value PASS, whose index is 0
 
 RECORD_LENGTHS = struct.Struct("<2I")  # bytes of the site part (CHROM to INFO) and of the sample part
@@ -71,6 +73,11 @@ def read_header(stream: ByteStream) -> bytes:
 
 
 @lru_cache(1_024)
+def allele_kind(n_alts: int) -> int:
+    """Return the type of the alleles of genotypes at a record with so many ALT alleles."""
+    return INT8 if n_alts <= MAX_ALTS_IN_BYTE else INT16
+
+
 def typed_descriptor(value_type: int, count: int) -> bytes:
     """Encode the type and number of the values that follow. A count above 14 is stored as another integer."""
     if count < 15:

@@ -28,6 +28,7 @@ from spinimpute.vcf.bcf_format import (
     RECORD_LENGTHS,
     SIZES,
     BadRecord,
+    allele_kind,
     read_descriptor,
     read_integer,
 )
@@ -475,7 +476,7 @@ class BcfRecords:
             kind, count, at = read_descriptor(data, at)
             if name != expected:
                 raise BadRecord(f"it has the FORMAT field {name} instead of {expected}")
-            if kind not in (ALLELE_TYPES if name == "GT" else (FLOAT,)) or not 1 <= count <= max_values[name]:
+            if kind != (allele_kind(n - 1) if name == "GT" else FLOAT) or not 1 <= count <= max_values[name]:
                 raise BadRecord(f"its {name} is not encoded as by impute")
             fields[name] = (kind, count, at)
             at += count * SIZES[kind] * self._n_samples

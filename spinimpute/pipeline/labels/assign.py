@@ -10,6 +10,8 @@ Axes: X samples, N haplotypes, K alleles of the locus, M texts of the table, C p
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from spinimpute.pipeline.labels.copying_weights import CopyingWeights
@@ -18,20 +20,32 @@ from spinimpute.pipeline.labels.types_table import Locus
 MAX_ROUNDS = 30
 CHANGE = 1e-3  # rounds end when no probability of an order of labels changes by more than this
 BACKGROUND = 1e-3  # weight of the allele frequencies in a prediction
-MIN_SHARE = 0.5  # a haplotype gets a label if its probability is above this value
+MIN_SHARE = 0.5  # a haplotype gets an unknown label if its probability is above this value
+TIE = 1e-5  # orders of labels with a difference below this are equal: the order of the table is used
+FEWEST = 1e-3  # added to the number of each allele
 CERTAIN = 0.9  # probability from which on an assignment is called certain
 _BATCH_VALUES = 20_000_000  # weights x alleles that are multiplied at a time; bounds the memory
 
 
-def assign_labels(locus: Locus, weights: CopyingWeights, haplotype_X2: np.ndarray) -> np.ndarray:
-    """Return the probability of each allele on each haplotype, float32 (N, K).
+class Assignment(NamedTuple):
+    """The labels of a locus on the haplotypes of a panel."""
 
-    haplotype_X2: the two haplotypes of each sample, int64; those of a haploid sample are equal.
+    share_NK: np.ndarray  # probability of each allele on each haplotype, float32; rows add up to 1
+    label_N: np.ndarray  # int64, the allele of each haplotype; -1 if it stays unknown
+
+
+def assign_labels(locus: Locus, weights: CopyingWeights, haplotype_X2: np.ndarray) -> Assignment:
+    """Assign the labels of a locus.
+
+    A known label is on exactly one haplotype of its person. A label that is unknown, or known at a low
+    resolution, is filled in if it has a probability of more than MIN_SHARE. haplotype_X2: the two haplotypes
+    of each sample, int64; those of a haploid sample are equal, and its second label is unknown.
     """
-    first_XK, second_XK = (locus.allowed_MK[text_X].astype(np.float32) for text_X in locus.text_X2.T)
     diploid_X = haplotype_X2[:, 0] != haplotype_X2[:, 1]
-    known_X = locus.text_X2[:, 0] > 0
-    frequency_K = _shares(first_XK)[known_X].sum(axis=0) + _shares(second_XK)[known_X].sum(axis=0)
+    first_XK, second_XK = (locus.allowed_MK[text_X].astype(np.float32) for text_X in locus.text_X2.T)
+    frequency_K = np.full(len(locus.alleles), FEWEST, np.float32)
+    for allowed_XK, text_X in ((first_XK, locus.text_X2[:, 0]), (second_XK, locus.text_X2[:, 1])):
+        frequency_K += _shares(allowed_XK)[text_X > 0].sum(axis=0)
     frequency_K /= frequency_K.sum()
     predicted_NK = np.tile(frequency_K, (len(weights.first_N1) - 1, 1))
     share_NK = np.empty_like(predicted_NK)
@@ -52,7 +66,11 @@ def assign_labels(locus: Locus, weights: CopyingWeights, haplotype_X2: np.ndarra
         if np.abs(order_X - before_X).max() < CHANGE:
             break
         predicted_NK = predict_labels(weights, share_NK, frequency_K)
-    return share_NK
+    exchanged_X1 = (order_X < 0.5 - TIE)[:, None]
+    label_N = np.empty(len(share_NK), np.int64)
+    label_N[haplotype_X2[:, 1]] = _chosen(b_XK * np.where(exchanged_X1, first_XK, second_XK))
+    label_N[haplotype_X2[:, 0]] = _chosen(a_XK * np.where(exchanged_X1, second_XK, first_XK))
+    return Assignment(share_NK, label_N)
 
 
 def predict_labels(weights: CopyingWeights, share_NK: np.ndarray, frequency_K: np.ndarray) -> np.ndarray:
@@ -78,7 +96,7 @@ def _shares(values_XK: np.ndarray) -> np.ndarray:
     return np.asarray(values_XK / values_XK.sum(axis=1, keepdims=True), np.float32)
 
 
-def chosen_labels(share_NK: np.ndarray) -> np.ndarray:
-    """Return the allele of each haplotype, int64 (N,), or -1 if none has more than MIN_SHARE."""
-    best_N = share_NK.argmax(axis=1)
-    return np.where(share_NK.max(axis=1) > MIN_SHARE, best_N, -1)
+def _chosen(values_XK: np.ndarray) -> np.ndarray:
+    """Return the allele with a share of more than MIN_SHARE, int64 (X,), or -1 if there is none."""
+    share_XK = _shares(values_XK)
+    return np.where(share_XK.max(axis=1) > MIN_SHARE, share_XK.argmax(axis=1), -1)

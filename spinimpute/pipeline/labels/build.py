@@ -21,7 +21,7 @@ from spinimpute.panels.site_table import SiteTable, encode_site_table
 from spinimpute.panels.stored_rows import store_rows
 from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.writer import PanelWriter, package_version
-from spinimpute.pipeline.labels.assign import CERTAIN, assign_labels, chosen_labels
+from spinimpute.pipeline.labels.assign import CERTAIN, Assignment, assign_labels
 from spinimpute.pipeline.labels.copying_weights import comparable_sites, copying_weights
 from spinimpute.pipeline.labels.types_table import Locus, TypesTable, read_types
 from spinimpute.runtime.devices import choose_threads
@@ -96,7 +96,7 @@ def add_labels(
     out = check_panel_output(out, force, [path, types])
     threads = choose_threads(threads)
     with Panel.open(path) as panel:
-        table = read_types(types, panel.samples)
+        table = read_types(types, panel.samples, panel.ploidy)
         _check_loci(panel, types, table)
         with atomic_write(out) as temporary:
             with temporary_folder_in(out.parent, f".{out.name}.") as folder:
@@ -107,9 +107,9 @@ def add_labels(
             haplotype_X2 = np.stack([first_N, sibling_N[first_N]], axis=1)
             labels, loci = [], []
             for locus, near in zip(table.loci, weights, strict=True):
-                share_NK = assign_labels(locus, near, haplotype_X2)
-                labels.append(chosen_labels(share_NK))
-                loci.append(_summary(locus, share_NK, labels[-1], panel.haplotype_sample))
+                assigned = assign_labels(locus, near, haplotype_X2)
+                labels.append(assigned.label_N)
+                loci.append(_summary(locus, assigned, panel.haplotype_sample))
             provenance = {
                 LABELS: {
                     "table": Path(types).name,
@@ -142,11 +142,11 @@ def _check_loci(panel: Panel, types: str | Path, table: TypesTable) -> None:
             )
 
 
-def _summary(locus: Locus, share_NK: np.ndarray, label_N: np.ndarray, sample_N: np.ndarray) -> LocusSummary:
+def _summary(locus: Locus, assigned: Assignment, sample_N: np.ndarray) -> LocusSummary:
     typed_X = np.asarray((locus.text_X2 > 0).any(axis=1))
-    certain_N = share_NK.max(axis=1) >= CERTAIN
+    certain_N = assigned.share_NK.max(axis=1) >= CERTAIN
     certain = float(certain_N[typed_X[sample_N]].mean())
-    without = int((label_N < 0).sum())
+    without = int((assigned.label_N < 0).sum())
     return LocusSummary(locus.name, locus.position, len(locus.alleles), int(typed_X.sum()), certain, without)
 
 

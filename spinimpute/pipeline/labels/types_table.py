@@ -21,6 +21,8 @@ from spinimpute.runtime.unpacking import open_text, text_lines, why_unreadable
 
 COLUMNS = ("sample", "locus", "position", "allele1", "allele2")
 UNKNOWN = ""
+MAX_LABELS = 999  # of a locus
+_HLA = "HLA-"  # may be left out before the name of a gene
 _MISSING = (UNKNOWN, ".", "NA", "NaN")
 
 
@@ -49,7 +51,7 @@ class _Row(NamedTuple):
     alleles: tuple[str, str]
 
 
-def read_types(path: str | Path, samples: Sequence[str]) -> TypesTable:
+def read_types(path: str | Path, samples: Sequence[str], ploidy: np.ndarray) -> TypesTable:
     """Read a tab-separated table with the columns COLUMNS, plain or gzip.
 
     Parameters
@@ -60,6 +62,8 @@ def read_types(path: str | Path, samples: Sequence[str]) -> TypesTable:
         different resolutions.
     samples : sequence of str
         The samples of the panel. Other samples are ignored.
+    ploidy : integer (n_samples,)
+        1 or 2. A haploid sample has one label, in either column or in both.
 
     Returns
     -------
@@ -70,7 +74,8 @@ def read_types(path: str | Path, samples: Sequence[str]) -> TypesTable:
     ------
     InputError
         The table cannot be read, has no such columns, an invalid position or allele, several positions of
-        a locus, rows that contradict each other, no sample of the panel, or a locus with a single allele.
+        a locus, rows that contradict each other, no sample of the panel, two labels of a haploid sample, or
+        a locus with a single allele or more than MAX_LABELS.
     """
     path = Path(path)
     index = {name: x for x, name in enumerate(samples)}
@@ -88,7 +93,7 @@ def read_types(path: str | Path, samples: Sequence[str]) -> TypesTable:
             if unknown
             else "it has no row",
         )
-    loci = [_locus(path, name, found, index) for name, found in rows.items()]
+    loci = [_locus(path, name, found, index, ploidy) for name, found in rows.items()]
     return TypesTable(sorted(loci, key=lambda locus: (locus.position, locus.name)), sorted(unknown))
 
 
@@ -125,6 +130,10 @@ def _rows(path: Path) -> Iterator[_Row]:
 def _row(path: Path, line: int, sample: str, locus: str, position: str, first: str, second: str) -> _Row:
     if not is_position(position) or int(position) < 1:
         raise _error(path, f"the position is {position!r}, expected a number of base pairs", line)
+    for text in (first, second):
+        prefix, star, _ = text.rpartition("*")
+        if star and prefix.removeprefix(_HLA) != locus.removeprefix(_HLA):
+            raise _error(path, f"the allele {text} does not belong to the locus {locus}", line)
     alleles = tuple(UNKNOWN if text in _MISSING else text.rpartition("*")[2] for text in (first, second))
     for allele in (*alleles, "1"):  # "1": the locus must be valid also if both alleles are missing
         if allele != UNKNOWN and label_parts(label_alt(locus, allele)) != (locus, allele):
@@ -137,7 +146,7 @@ def _row(path: Path, line: int, sample: str, locus: str, position: str, first: s
     return _Row(line, sample, locus, int(position), (alleles[0], alleles[1]))
 
 
-def _locus(path: Path, name: str, rows: list[_Row], index: dict[str, int]) -> Locus:
+def _locus(path: Path, name: str, rows: list[_Row], index: dict[str, int], ploidy: np.ndarray) -> Locus:
     first = rows[0]
     for row in rows:
         if row.position != first.position:
@@ -159,6 +168,16 @@ def _locus(path: Path, name: str, rows: list[_Row], index: dict[str, int]) -> Lo
                 f"{_pair_text(before)} in line {line}",
                 row.line,
             )
+        if ploidy[x] == 1:
+            label = _finer(*combined)
+            if label is None:
+                raise _error(
+                    path,
+                    f"sample {row.sample} has {_pair_text(combined)} at {name}, but one copy of "
+                    "the chromosome",
+                    row.line,
+                )
+            combined = label, UNKNOWN
         pairs[x] = row.line, combined
     texts = sorted({text for _, pair in pairs.values() for text in pair} | {UNKNOWN})
     alleles = [text for text in texts if text and not any(is_part(text, longer) for longer in texts)]
@@ -166,6 +185,8 @@ def _locus(path: Path, name: str, rows: list[_Row], index: dict[str, int]) -> Lo
         raise _error(
             path, f"the panel's samples have {len(alleles)} allele of {name}. At least two are needed"
         )
+    if len(alleles) > MAX_LABELS:
+        raise _error(path, f"{name} has {len(alleles)} alleles; at most {MAX_LABELS} are possible")
     allowed_MK = np.array([[_fits(text, allele) for allele in alleles] for text in texts])
     number = {text: m for m, text in enumerate(texts)}
     text_X2 = np.zeros((len(index), 2), np.int64)
@@ -183,13 +204,15 @@ def _fits(text: str, allele: str) -> bool:
     return text in (UNKNOWN, allele) or is_part(text, allele)
 
 
+def _finer(first: str, second: str) -> str | None:
+    """Return the more precise one of two texts of one label, or None if they contradict each other."""
+    return second if _fits(first, second) else first if _fits(second, first) else None
+
+
 def _combine(first: tuple[str, str], second: tuple[str, str]) -> tuple[str, str] | None:
     """Combine two rows of a sample. Return None if they contradict each other, in either order."""
     for ordered in (second, second[::-1]):
-        finer = [
-            longer if _fits(shorter, longer) else shorter if _fits(longer, shorter) else None
-            for shorter, longer in zip(first, ordered, strict=True)
-        ]
+        finer = [_finer(*pair) for pair in zip(first, ordered, strict=True)]
         if finer[0] is not None and finer[1] is not None:
             return finer[0], finer[1]
     return None

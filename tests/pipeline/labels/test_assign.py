@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spinimpute.pipeline.labels.assign import BACKGROUND, assign_labels, chosen_labels, predict_labels
+from spinimpute.pipeline.labels.assign import BACKGROUND, assign_labels, predict_labels
 from spinimpute.pipeline.labels.copying_weights import CopyingWeights
 from spinimpute.pipeline.labels.types_table import Locus
 
@@ -45,15 +45,20 @@ def test_labels_follow_similar_haplotypes() -> None:
     pairs[3] = (pairs[3][0], 0)
     pairs[7] = (0, 0)
     haplotype_X2 = np.arange(20).reshape(10, 2)
-    share_NK = assign_labels(locus_of(pairs, 3), weights_of(weight_NN), haplotype_X2)
-    np.testing.assert_allclose(share_NK.sum(axis=1), 1, atol=1e-5)
-    np.testing.assert_array_equal(chosen_labels(share_NK), group_N)
+    for order in (1, -1):  # the order of a person's labels has no meaning
+        locus = locus_of([pair[::order] for pair in pairs], 3)
+        assigned = assign_labels(locus, weights_of(weight_NN), haplotype_X2)
+        np.testing.assert_allclose(assigned.share_NK.sum(axis=1), 1, atol=1e-5)
+        np.testing.assert_array_equal(assigned.label_N, group_N)
 
 
 def test_haploid_samples_and_no_evidence() -> None:
-    weights = weights_of(np.zeros((4, 4)))
-    haplotype_X2 = np.array([[0, 0], [1, 2], [3, 3]])
-    share_NK = assign_labels(locus_of([(1, 0), (1, 2), (0, 0)], 2), weights, haplotype_X2)
-    np.testing.assert_allclose(share_NK[0], [1, 0], atol=1e-6)
-    np.testing.assert_allclose(share_NK[1:3], 0.5, atol=1e-6)  # nothing says which order is right
-    np.testing.assert_array_equal(chosen_labels(share_NK)[:3], [0, -1, -1])
+    weights = weights_of(np.zeros((6, 6)))
+    haplotype_X2 = np.array([[0, 0], [1, 2], [3, 3], [4, 5]])
+    locus = locus_of([(1, 0), (1, 2), (0, 0), (0, 3)], 3)
+    share_NK, label_N = assign_labels(locus, weights, haplotype_X2)
+    np.testing.assert_allclose(share_NK[0], [1, 0, 0], atol=1e-6)
+    np.testing.assert_allclose(share_NK[1:3], [[0.5, 0.5, 0]] * 2, atol=1e-6)
+    # nothing says which order is right: each known label is on one haplotype
+    np.testing.assert_array_equal(label_N[:3], [0, 0, 1])
+    assert sorted(label_N[4:]) == [-1, 2]

@@ -11,6 +11,7 @@ from spinimpute.runtime.errors import InputError
 
 HEADER = "sample\tlocus\tposition\tallele1\tallele2\n"
 SAMPLES = ["a", "b", "c", "d"]
+PLOIDY = np.array([2, 2, 2, 2])
 
 
 def write(folder: Path, *rows: str, header: str = HEADER) -> Path:
@@ -35,7 +36,7 @@ def test_resolutions_and_missing_alleles(tmp_path: Path) -> None:
         "x B 100 7 8",
         "b A 200 NA 01:01",
     )
-    table = read_types(path, SAMPLES)
+    table = read_types(path, SAMPLES, PLOIDY)
     assert table.unknown_samples == ["x"]
     b_locus, a_locus = table.loci  # by position
     assert (b_locus.name, b_locus.alleles, a_locus.position) == ("B", ["7", "8"], 200)
@@ -49,7 +50,7 @@ def test_resolutions_and_missing_alleles(tmp_path: Path) -> None:
 
 def test_rows_of_a_sample_are_combined(tmp_path: Path) -> None:
     (locus,) = read_types(
-        write(tmp_path, "a A 5 01 02:01", "a A 5 02 01:03", "b A 5 04:01 04:02"), SAMPLES
+        write(tmp_path, "a A 5 01 02:01", "a A 5 02 01:03", "b A 5 04:01 04:02"), SAMPLES, PLOIDY
     ).loci
     assert allowed(locus, "a") == [{"01:03"}, {"02:01"}]
 
@@ -57,7 +58,7 @@ def test_rows_of_a_sample_are_combined(tmp_path: Path) -> None:
 def test_compressed_tables(tmp_path: Path) -> None:
     path = tmp_path / "types.tsv.gz"
     path.write_bytes(gzip.compress((HEADER + "a\tA\t5\t1\t2\n").encode()))
-    assert read_types(path, SAMPLES).loci[0].alleles == ["1", "2"]
+    assert read_types(path, SAMPLES, PLOIDY).loci[0].alleles == ["1", "2"]
 
 
 @pytest.mark.parametrize(
@@ -70,22 +71,33 @@ def test_compressed_tables(tmp_path: Path) -> None:
         (["x A 5 1 2"], "none of its 1 samples is in the panel (x)"),
         (["a A 5 1 1"], "the panel's samples have 1 allele of A"),
         (["a A 5 1 <2>"], "line 2: 'A' and '<2>' cannot be"),
+        (["a A 5 1 HLA-B*2"], "line 2: the allele HLA-B*2 does not belong to the locus A"),
+        (["a A 5 1 2", "c A 5 3 4", "c A 5 3 5"], "line 4: sample c has 3 and 5"),
         (["a A 5 1"], "line 2: 4 columns, expected 5"),
         ([], "it has no row"),
     ],
 )  # fmt: skip
 def test_bad_tables(rows: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError) as error:
-        read_types(write(tmp_path, *rows), SAMPLES)
+        read_types(write(tmp_path, *rows), SAMPLES, PLOIDY)
     assert message in str(error.value)
 
 
 def test_other_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it has no column locus, position, allele2"):
-        read_types(write(tmp_path, header="sample,allele1\tallele1\tsample\n"), SAMPLES)
+        read_types(write(tmp_path, header="sample,allele1\tallele1\tsample\n"), SAMPLES, PLOIDY)
     with pytest.raises(InputError, match="table of labels"):
-        read_types(tmp_path / "absent.tsv", SAMPLES)
+        read_types(tmp_path / "absent.tsv", SAMPLES, PLOIDY)
     path = tmp_path / "types.tsv.gz"
     path.write_bytes(gzip.compress(HEADER.encode() * 50)[:-9])
     with pytest.raises(InputError, match="table of labels"):
-        read_types(path, SAMPLES)
+        read_types(path, SAMPLES, PLOIDY)
+
+
+def test_haploid_samples_have_one_label(tmp_path: Path) -> None:
+    ploidy = np.array([1, 1, 2, 2])
+    rows = ["a A 5 . 01:02", "b A 5 01 01:03", "c A 5 02 03"]
+    (locus,) = read_types(write(tmp_path, *rows), SAMPLES, ploidy).loci
+    assert [allowed(locus, sample)[0] for sample in "ab"] == [{"01:02"}, {"01:03"}]
+    with pytest.raises(InputError, match="line 2: sample a has 1 and 2 at A, but one copy"):
+        read_types(write(tmp_path, "a A 5 1 2"), SAMPLES, ploidy)
