@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from spinimpute.genotypes.records import RecordRows
 from spinimpute.genotypes.sites import Sites
 from spinimpute.hmm.pbwt import Candidates
 
@@ -38,8 +39,8 @@ class ArrayPanel:
         return self.alleles_XN.mean(axis=1)
 
     @property
-    def multiallelic(self) -> np.ndarray:
-        return np.zeros(self.n_sites, bool)
+    def records(self) -> RecordRows:
+        return RecordRows.separate(self.n_sites)
 
     @property
     def sites(self) -> Sites:

@@ -35,7 +35,8 @@ REF_IS_ALT = "ALT equals REF"
 _X_REGION_NAMES = ("XY", "PAR", "PAR1", "PAR2")
 _ALIASES = {**dict.fromkeys(("23", "25", *_X_REGION_NAMES), "X"), "24": "Y", "26": "MT"}
 _LAST_HUMAN = 26
-_LABEL = re.compile(r"<([^<>,*\s]+)\*([^<>,\s]+)>")
+_FIELD = r"[A-Za-z0-9][A-Za-z0-9_.+()-]*"
+_LABEL = re.compile(rf"<({_FIELD})\*({_FIELD}(?::{_FIELD})*)>", re.ASCII)
 _REGION = re.compile(r"(?P<chrom>.+?)(:(?P<start>[0-9,]+)((?P<dash>-)(?P<end>[0-9,]*))?)?")
 
 
@@ -95,7 +96,8 @@ def label_parts(alt: str) -> tuple[str, str] | None:
     """Return locus and allele of the ALT of a label, or None for another ALT.
 
     Labels are alleles that are known per person, such as HLA types. Every haplotype has one of a locus's
-    labels. REF, which is N, stands for an unknown label and is not imputed.
+    labels. REF, which is N, stands for an unknown label and is not imputed. Loci, and the fields of an allele
+    between colons, consist of letters, digits and _ . + ( ) -, and begin with a letter or digit.
     """
     found = _LABEL.fullmatch(alt)
     return None if found is None else (found[1], found[2])
@@ -183,7 +185,12 @@ class Sites:
 
     def take(self, indices: np.ndarray | slice) -> Sites:
         """Return the sites at `indices` (integers, booleans or a slice), in that order."""
-        chosen = np.arange(len(self))[indices].tolist()
+        if isinstance(indices, slice):
+            return Sites(
+                self.chrom, self.position[indices], self.ref[indices], self.alt[indices], self.id[indices]
+            )
+        index = np.asarray(indices)
+        chosen = (np.flatnonzero(index) if index.dtype == bool else index).tolist()
         return Sites(
             self.chrom,
             self.position[indices],

@@ -36,6 +36,7 @@ import numpy as np
 
 from spinimpute.genotypes.blocks import BlockShape
 from spinimpute.genotypes.intervals import Interval
+from spinimpute.genotypes.records import RecordRows
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import (
@@ -240,6 +241,11 @@ class InducingPanel:
     def frequency(self) -> np.ndarray:
         """Frequency of the ALT allele among the panel's haplotypes, float64 (n_sites,)."""
         return self.allele_count / self.n_haplotypes
+
+    @cached_property
+    def records(self) -> RecordRows:
+        """Which sites were split from one multi-allelic record."""
+        return RecordRows.of(self.sites, self.multiallelic, self.frequency)
 
     @cached_property
     def multiallelic(self) -> np.ndarray:

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from spinimpute.genotypes.records import RecordRows
 from spinimpute.genotypes.sites import Sites
 from spinimpute.panels.container import Container
 from spinimpute.panels.file_kind import (
@@ -251,6 +252,11 @@ class Panel:
     def prediction_trust(self) -> np.ndarray:
         """Trust in predictions at each site, float32 (n_sites,), see `site_trust`."""
         return trust(self.doubts.confirmed_discordance / DISCORDANCE_UNITS)
+
+    @cached_property
+    def records(self) -> RecordRows:
+        """Which sites were split from one multi-allelic record."""
+        return RecordRows.of(self.sites, self.multiallelic, self.frequency)
 
     @cached_property
     def multiallelic(self) -> np.ndarray:

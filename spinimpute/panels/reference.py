@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from spinimpute.genotypes.records import RecordRows
 from spinimpute.genotypes.sites import Sites
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ class ReferencePanel(Protocol):
     @property
     def multiallelic(self) -> np.ndarray:
         """Sites split from a multi-allelic record, bool (n_sites,)."""
+
+    @property
+    def records(self) -> RecordRows:
+        """Which sites were split from one multi-allelic record."""
 
     @property
     def sites(self) -> Sites:

@@ -102,7 +102,7 @@ def genotypes_by_window(
     `RecordRows.share_alleles`. The sites must not cut such a record, and windows do not cut it.
     """
     region = Interval(first, first + len(phred_SX3))
-    records = RecordRows.of(panel.sites, panel.multiallelic, panel.frequency)
+    records = panel.records
     # result in the right flank of the previous window
     overlap_S2X = np.zeros((0, 2, phred_SX3.shape[1]), np.float32)
     for window, flanked in cut_chain_windows(panel.cM, region, records):
@@ -155,7 +155,7 @@ def threads_within(
 
     Raises InputError if the budget is too small for one thread, see `chain_threads`.
     """
-    records = RecordRows.of(panel.sites, panel.multiallelic, panel.frequency)
+    records = panel.records
     windows = [flanked for _, flanked in cut_chain_windows(panel.cM, region, records)]
     widest = max(flanked.n_sites for flanked in windows)
     bases = max((x_bases.n_at(flanked) for x_bases in bases_X for flanked in windows), default=0)

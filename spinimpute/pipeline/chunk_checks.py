@@ -10,7 +10,6 @@ from itertools import pairwise, zip_longest
 
 import numpy as np
 
-from spinimpute.genotypes.records import RecordRows
 from spinimpute.genotypes.sites import Sites
 from spinimpute.outputs.selection import FILTER_LINE
 from spinimpute.panels.reference import ReferencePanel
@@ -229,7 +228,7 @@ def check_panel(
 
 def _record_sites(panel: ReferencePanel) -> Sites:
     """Return the sites of a panel, with multi-allelic records as one site."""
-    records = RecordRows.of(panel.sites, panel.multiallelic, panel.frequency)
+    records = panel.records
     return join_sites(panel.sites, record_intervals(records.continues))
 
 

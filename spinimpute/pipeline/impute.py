@@ -255,6 +255,11 @@ def _check_arguments(
 ) -> None:
     """Raise InputError for invalid arguments, and for arguments that exclude each other."""
     _ = output.record_filter  # checks its limits
+    if output.labels is not None and str(output.labels).lower().endswith(".gz"):
+        raise InputError(
+            "argument",
+            f"{argument('labels', str(output.labels))}: the table is not compressed. Leave out .gz",
+        )
     if not files:
         raise InputError("arguments", "no target: give one file, or one for each chromosome")
     if phasing not in PHASING:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -291,15 +290,10 @@ class WindowRecords:
             RecordBlock(panel.chrom, sites, p_UQ, info, alleles_UQ, typed, continues=continues)
         )
 
-    @cached_property
-    def _all_records(self) -> RecordRows:
-        """The panel sites that are one record, even if each is written by itself."""
-        return RecordRows.of(self.panel.sites, self.panel.multiallelic, self.panel.frequency)
-
     def _add_labels(self, labels: LabelCalls, window: Interval, p_UQ: np.ndarray) -> None:
         """Add the loci of labels that a window contains."""
         panel = self.panel
-        for rows in self._all_records.multiallelic_within(window):
+        for rows in panel.records.multiallelic_within(window):
             parts = [label_parts(panel.sites.alt[row]) for row in range(*rows)]
             names = [part[1] for part in parts if part is not None]
             if parts[0] is not None and len(names) == len(parts):

@@ -172,7 +172,7 @@ class Step:
         """Return which sites of a panel are one record of the output; in PGEN and BGEN, each is its own."""
         if not self._joins_records:
             return RecordRows.separate(panel.n_sites)
-        return RecordRows.of(panel.sites, panel.multiallelic, panel.frequency)
+        return panel.records
 
     @property
     def _joins_records(self) -> bool:

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.intervals import DEFAULT_LENGTH_CM, Interval, cut_windows
-from spinimpute.genotypes.records import RecordRows
 from spinimpute.genotypes.sites import ExclusiveAlleles
 from spinimpute.panels.trust.site_trust import NEAR
 from spinimpute.predictors.typed_tiles import TILE_GAPS, TileStarts, flank_reach, typed_sites_of_tiles
@@ -113,7 +112,7 @@ class Engine(ExitStack):
                 f"{MAX_WINDOWS:,}, as the panel has {cM[-1] - cM[0]:.4g} cM. Choose longer windows.",
             )
         self.job, self.typed_index = job, job.typed_index
-        self.records = RecordRows.of(job.panel.sites, job.panel.multiallelic, job.panel.frequency)
+        self.records = job.panel.records
         self.pool = pool or ThreadPoolExecutor(job.threads, "impute")
         if pool is None:
             self.callback(self.pool.shutdown, cancel_futures=True)

@@ -110,14 +110,13 @@ def add_labels(
                 assigned = assign_labels(locus, near, haplotype_X2)
                 labels.append(assigned.label_N)
                 loci.append(_summary(locus, assigned, panel.haplotype_sample))
-            provenance = {
-                LABELS: {
-                    "table": Path(types).name,
-                    "loci": [one._asdict() for one in loci],
-                    "spinimpute": package_version(),
-                    "command": command,
-                }
+            made = {
+                "table": Path(types).name,
+                "loci": [one._asdict() for one in loci],
+                "spinimpute": package_version(),
+                "command": command,
             }
+            provenance = {LABELS: [*panel.provenance.get(LABELS, []), made]}
             _write(panel, table.loci, labels, temporary, provenance)
     return LabelSummary(loci, table.unknown_samples)
 

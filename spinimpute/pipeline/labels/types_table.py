@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.sites import is_position, label_alt, label_parts
-from spinimpute.runtime.errors import InputError
+from spinimpute.genotypes.sites import LAST_POSITION, is_position, label_alt, label_parts
+from spinimpute.runtime.errors import InputError, why_no_file
 from spinimpute.runtime.unpacking import open_text, text_lines, why_unreadable
 
 COLUMNS = ("sample", "locus", "position", "allele1", "allele2")
@@ -103,12 +103,15 @@ def _error(path: Path, what: str, line: int | None = None) -> InputError:
 
 
 def _rows(path: Path) -> Iterator[_Row]:
+    if not path.is_file():  # a pipe can be opened only once
+        raise InputError("not-found", f"table of labels {path}: {why_no_file(path)}")
     try:
         with open_text(path, newline="") as file:
             reader = csv.reader(text_lines(file), delimiter="\t")
             header = [name.strip().lower() for name in next(reader, [])]
-            if header:
-                header[0] = header[0].removeprefix("\ufeff").removeprefix("#")
+            if not header:
+                raise _error(path, "the file is empty")
+            header[0] = header[0].removeprefix("\ufeff").removeprefix("#")
             absent = [name for name in COLUMNS if name not in header]
             if absent:
                 raise _error(
@@ -128,19 +131,22 @@ def _rows(path: Path) -> Iterator[_Row]:
 
 
 def _row(path: Path, line: int, sample: str, locus: str, position: str, first: str, second: str) -> _Row:
-    if not is_position(position) or int(position) < 1:
-        raise _error(path, f"the position is {position!r}, expected a number of base pairs", line)
+    if not is_position(position) or not 1 <= int(position) <= LAST_POSITION:
+        raise _error(path, f"the position is {position!r}, expected 1 to {LAST_POSITION:,}", line)
     for text in (first, second):
         prefix, star, _ = text.rpartition("*")
-        if star and prefix.removeprefix(_HLA) != locus.removeprefix(_HLA):
+        if star and prefix and prefix.removeprefix(_HLA) != locus.removeprefix(_HLA):
             raise _error(path, f"the allele {text} does not belong to the locus {locus}", line)
     alleles = tuple(UNKNOWN if text in _MISSING else text.rpartition("*")[2] for text in (first, second))
     for allele in (*alleles, "1"):  # "1": the locus must be valid also if both alleles are missing
         if allele != UNKNOWN and label_parts(label_alt(locus, allele)) != (locus, allele):
+            locus_is_valid = label_parts(label_alt(locus, "1")) is not None
+            what = f"the allele {allele!r}" if locus_is_valid else f"the locus {locus!r}"
             raise _error(
                 path,
-                f"{locus!r} and {allele!r} cannot be the names of a locus and an allele. They must not "
-                "have spaces, commas or the characters < and >",
+                f"{what} is not a valid name. Names have letters, digits and _ . + ( ) -, begin with a "
+                "letter or digit, and alleles may have colons between fields. If several alleles are "
+                "possible, give the fields that they share, or none",
                 line,
             )
     return _Row(line, sample, locus, int(position), (alleles[0], alleles[1]))

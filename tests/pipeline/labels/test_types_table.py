@@ -29,7 +29,7 @@ def allowed(locus: Locus, sample: str) -> list[set[str]]:
 def test_resolutions_and_missing_alleles(tmp_path: Path) -> None:
     path = write(
         tmp_path,
-        "b A 200 HLA-A*01:01 02:01",
+        "b A 200 HLA-A*01:01 *02:01",
         "a A 200 01 A*03",
         "c A 200 01:02 .",
         "a B 100 7 8",
@@ -70,7 +70,12 @@ def test_compressed_tables(tmp_path: Path) -> None:
         (["a A 0 1 2"], "line 2: the position is '0'"),
         (["x A 5 1 2"], "none of its 1 samples is in the panel (x)"),
         (["a A 5 1 1"], "the panel's samples have 1 allele of A"),
-        (["a A 5 1 <2>"], "line 2: 'A' and '<2>' cannot be"),
+        (["a A 5 1 <2>"], "line 2: the allele '<2>' is not a valid name"),
+        (["a A 5 1 2/3"], "line 2: the allele '2/3' is not a valid name"),
+        (["a A 5 1 2::3"], "line 2: the allele '2::3' is not a valid name"),
+        (["a A;B 5 1 2"], "line 2: the locus 'A;B' is not a valid name"),
+        (["a A 5 1 2\0"], "line 2: the allele '2\\x00' is not a valid name"),
+        (["a A 99999999999 1 2"], "line 2: the position is '99999999999', expected 1 to 2,147,483,647"),
         (["a A 5 1 HLA-B*2"], "line 2: the allele HLA-B*2 does not belong to the locus A"),
         (["a A 5 1 2", "c A 5 3 4", "c A 5 3 5"], "line 4: sample c has 3 and 5"),
         (["a A 5 1"], "line 2: 4 columns, expected 5"),
@@ -86,6 +91,8 @@ def test_bad_tables(rows: list[str], message: str, tmp_path: Path) -> None:
 def test_other_files(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it has no column locus, position, allele2"):
         read_types(write(tmp_path, header="sample,allele1\tallele1\tsample\n"), SAMPLES, PLOIDY)
+    with pytest.raises(InputError, match="the file is empty"):
+        read_types(write(tmp_path, header=""), SAMPLES, PLOIDY)
     with pytest.raises(InputError, match="table of labels"):
         read_types(tmp_path / "absent.tsv", SAMPLES, PLOIDY)
     path = tmp_path / "types.tsv.gz"
