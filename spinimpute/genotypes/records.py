@@ -22,6 +22,7 @@ from spinimpute.genotypes.sites import Sites, label_parts
 
 LABEL_BACKGROUND = np.float32(1e-3)  # weight of the frequencies of labels in their probabilities
 MAX_ALTS = 62  # of records without labels; more would need more than one byte for an allele in BCF
+MAX_LABELS = 999  # ALT alleles of a record of labels; the texts of their genotypes have 8 characters
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +37,7 @@ class RecordRows:
     def of(cls, sites: Sites, multiallelic: np.ndarray, frequency: np.ndarray) -> RecordRows:
         """Find the records of a panel. Rows of a record with more than MAX_ALTS ALT alleles stay separate.
 
-        Records of labels can have more.
+        A record of labels can have MAX_LABELS.
 
         `multiallelic`, bool (n_sites,), marks sites that were split from a multi-allelic record. `frequency`,
         (n_sites,), is the frequency of ALT.
@@ -50,7 +51,7 @@ class RecordRows:
         is_label = label_rows(sites, multiallelic, Interval(0, len(sites)))
         records = cls(continues, np.where(is_label, frequency, 0).astype(np.float32))
         for rows in records.multiallelic_within(Interval(0, len(position))):
-            if rows.n_sites > MAX_ALTS and not is_label[rows.start]:
+            if rows.n_sites > (MAX_LABELS if is_label[rows.start] else MAX_ALTS):
                 continues[rows.slice] = False
         return records
 

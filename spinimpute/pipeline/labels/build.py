@@ -28,7 +28,7 @@ from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import atomic_write
 from spinimpute.runtime.partial_files import temporary_folder_in
-from spinimpute.runtime.progress import Progress
+from spinimpute.runtime.progress import Progress, split_progress
 
 LABELS = "labels"  # key of the provenance
 UNKNOWN_LABEL = "N"  # REF of a label's record
@@ -99,17 +99,17 @@ def add_labels(
         table = read_types(types, panel.samples, panel.ploidy)
         _check_loci(panel, types, table)
         with atomic_write(out) as temporary:
-            with temporary_folder_in(out.parent, f".{out.name}.") as folder:
-                positions = [one.position for one in table.loci]
-                weights = copying_weights(panel, positions, folder, threads, progress)
             sibling_N = sibling_haplotypes(panel.haplotype_sample)
             first_N = np.flatnonzero(sibling_N >= np.arange(panel.n_haplotypes))
             haplotype_X2 = np.stack([first_N, sibling_N[first_N]], axis=1)
             labels, loci = [], []
-            for locus, near in zip(table.loci, weights, strict=True):
-                assigned = assign_labels(locus, near, haplotype_X2)
-                labels.append(assigned.label_N)
-                loci.append(_summary(locus, assigned, panel.haplotype_sample))
+            shares = split_progress(progress, [1.0] * len(table.loci), [one.name for one in table.loci])
+            with temporary_folder_in(out.parent, f".{out.name}.") as folder:
+                for locus, share in zip(table.loci, shares, strict=True):
+                    weights = copying_weights(panel, locus.position, folder, threads, share)
+                    assigned = assign_labels(locus, weights, haplotype_X2)
+                    labels.append(assigned.label_N)
+                    loci.append(_summary(locus, assigned, panel.haplotype_sample))
             made = {
                 "table": Path(types).name,
                 "loci": [one._asdict() for one in loci],
@@ -134,7 +134,7 @@ def _check_loci(panel: Panel, types: str | Path, table: TypesTable) -> None:
                 f"{where} is outside of the panel {panel.path} ({low}-{high}). Give positions in the genome "
                 "build of the panel",
             )
-        if len(comparable_sites(panel, [locus.position])) < MIN_COMPARED:
+        if len(comparable_sites(panel, locus.position)) < MIN_COMPARED:
             raise InputError(
                 "mismatch",
                 f"{where}: the panel {panel.path} has fewer than {MIN_COMPARED} common sites near the locus",

@@ -9,8 +9,8 @@ more than the axis.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,11 +48,11 @@ class CopyingWeights(NamedTuple):
     first_N1: np.ndarray  # int64, index of each haplotype's first pair
 
 
-def comparable_sites(panel: Panel, positions: Sequence[int]) -> np.ndarray:
-    """Return the sites at which haplotypes are compared to find the labels at `positions`, int64 (T,)."""
+def comparable_sites(panel: Panel, position: int) -> np.ndarray:
+    """Return the sites at which haplotypes are compared to find the label at a position, int64 (T,)."""
     minor_X = np.minimum(panel.frequency, 1 - panel.frequency)
-    locus_cM = np.interp(positions, panel.position, panel.cM)
-    near_X = (np.abs(panel.cM[:, None] - locus_cM) <= REACH_CM).any(axis=1)
+    locus_cM = np.interp(position, panel.position, panel.cM)
+    near_X = np.abs(panel.cM - locus_cM) <= REACH_CM
     common_T = np.flatnonzero((minor_X >= MIN_FREQUENCY) & near_X & ~panel.multiallelic)
     step_T = panel.position[common_T] // STEP
     order_T = np.lexsort((common_T, -minor_X[common_T], step_T))
@@ -61,18 +61,18 @@ def comparable_sites(panel: Panel, positions: Sequence[int]) -> np.ndarray:
 
 
 def copying_weights(
-    panel: Panel, positions: Sequence[int], folder: Path, threads: int, progress: Progress | None = None
-) -> list[CopyingWeights]:
-    """Return the weights at each of the positions.
+    panel: Panel, position: int, folder: Path, threads: int, progress: Progress | None = None
+) -> CopyingWeights:
+    """Return the weights at a position.
 
     Temporary files are written to `folder`. Results do not depend on `threads`, or on the order and names of
     samples.
     """
-    site_T = comparable_sites(panel, positions)
+    site_T = comparable_sites(panel, position)
     rank_X = np.empty(panel.n_samples, np.int64)
     rank_X[order_samples(panel, site_T)] = np.arange(panel.n_samples)
     fold_N = (rank_X % FOLDS)[panel.haplotype_sample]
-    rows: list[list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = [[] for _ in positions]
+    pairs: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     with ThreadPoolExecutor(threads) as pool:
         for fold in range(min(FOLDS, panel.n_samples)):
             query_Q, kept_N = np.flatnonzero(fold_N == fold), np.flatnonzero(fold_N != fold)
@@ -81,24 +81,21 @@ def copying_weights(
             typed_TQ = read_alleles(panel, site_T, query_Q).astype(np.int8)
             with Panel.open(path) as others:
                 scale = recombination_scale(others, np.arange(len(site_T)))
-                tasks = [
-                    (number, position, first)
-                    for number, position in enumerate(positions)
-                    for first in range(0, len(query_Q), _BATCH)
-                ]
-                found = pool.map(
-                    lambda task: _weights(others, task[1], typed_TQ[:, task[2] : task[2] + _BATCH], scale),  # noqa: B023
-                    tasks,
-                )
-                for (number, _, first), weights in zip(tasks, found, strict=True):
+                starts = range(0, len(query_Q), _BATCH)
+                batches_TQ = [typed_TQ[:, first : first + _BATCH] for first in starts]
+                found = pool.map(partial(_weights, others, position, scale), batches_TQ)
+                for first, weights in zip(starts, found, strict=True):
                     query_C = np.repeat(query_Q[first : first + _BATCH], np.diff(weights.first_N1))
-                    rows[number].append((query_C, kept_N[weights.haplotype_C], weights.weight_C))
+                    pairs.append((query_C, kept_N[weights.haplotype_C], weights.weight_C))
             if progress is not None:
                 progress((fold + 1) / FOLDS)
-    return [_by_haplotype(parts, panel.n_haplotypes) for parts in rows]
+    query_C, haplotype_C, weight_C = (np.concatenate(column) for column in zip(*pairs, strict=True))
+    order = np.lexsort((haplotype_C, query_C))
+    first_N1 = np.searchsorted(query_C[order], np.arange(panel.n_haplotypes + 1))
+    return CopyingWeights(haplotype_C[order].astype(np.int32), weight_C[order], first_N1)
 
 
-def _weights(panel: Panel, position: int, typed_TQ: np.ndarray, jumps_per_cM: float) -> CopyingWeights:
+def _weights(panel: Panel, position: int, jumps_per_cM: float, typed_TQ: np.ndarray) -> CopyingWeights:
     """Return the weights of queries at a position. All sites of the panel are typed."""
     typed_index = np.arange(panel.n_sites)
     gap = int(np.searchsorted(panel.position, position))
@@ -113,12 +110,3 @@ def _weights(panel: Panel, position: int, typed_TQ: np.ndarray, jumps_per_cM: fl
     here = slice(int(first_Q1[0]), int(first_Q1[-1]))
     weight_C = posterior_CP[here, place : place + 2].mean(axis=1)
     return CopyingWeights(tile.order_N[candidates.haplotype_C[here]], weight_C, first_Q1 - first_Q1[0])
-
-
-def _by_haplotype(
-    parts: Sequence[tuple[np.ndarray, np.ndarray, np.ndarray]], n_haplotypes: int
-) -> CopyingWeights:
-    query_C, haplotype_C, weight_C = (np.concatenate(column) for column in zip(*parts, strict=True))
-    order = np.lexsort((haplotype_C, query_C))
-    first_N1 = np.searchsorted(query_C[order], np.arange(n_haplotypes + 1))
-    return CopyingWeights(haplotype_C[order].astype(np.int32), weight_C[order], first_N1)

@@ -15,13 +15,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from spinimpute.genotypes.records import MAX_LABELS
 from spinimpute.genotypes.sites import LAST_POSITION, is_position, label_alt, label_parts
 from spinimpute.runtime.errors import InputError, why_no_file
 from spinimpute.runtime.unpacking import open_text, text_lines, why_unreadable
 
 COLUMNS = ("sample", "locus", "position", "allele1", "allele2")
 UNKNOWN = ""
-MAX_LABELS = 999  # of a locus
 _HLA = "HLA-"  # may be left out before the name of a gene
 _MISSING = (UNKNOWN, ".", "NA", "NaN")
 
