@@ -34,6 +34,7 @@ OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
 
 _MULTIALLELIC_VALUES = 2**20  # numbers of samples of multi-allelic records to compute per step
 _ENCODED_BYTES = 4 * 2**20  # approximate bytes of records to encode per step; limits the memory use
+_MOST_ENCODERS = 8  # for numbers of ALT alleles; kept at a time
 
 
 class IndexedFile(OutputGroup):
@@ -171,6 +172,10 @@ class GenotypeWriter(IndexedFile):
 
     def _encoder(self, n_alts: int) -> tuple[SampleLayout, BcfEncoder | VcfTextEncoder]:
         if n_alts not in self._encoders:
+            if (
+                len(self._encoders) == _MOST_ENCODERS
+            ):  # their tables take memory; that of 1 ALT is always kept
+                del self._encoders[list(self._encoders)[1]]
             layout = SampleLayout(self._ploidy, self._formats, self._codes, n_alts)
             encoder = BcfEncoder if self._encodes_bcf else VcfTextEncoder
             self._encoders[n_alts] = layout, encoder(self._header, layout)

@@ -217,3 +217,23 @@ def test_a_record_with_many_alleles(write_vcf, tmp_path, rng):
     panel.close()
     assert found[0] == found[1]
     assert alleles.max() > 9
+
+
+def test_unphased_calls_keep_both_alts(panel, rng, write_vcf, tmp_path):
+    """Phasing splits 1/2 into two heterozygotes, whose ALTs must be on different haplotypes at the end."""
+    whole = [row for row in panel_rows(np.random.default_rng(5)) if row[2] != "CC"]
+    rows = [(*row[:3], ["/".join(sorted(call.split("|"))) for call in row[3][5:25]]) for row in whole]
+    for row in rows:
+        if "," in row[2]:
+            row[3][:8] = ["1/2"] * 8
+    target = write_vcf(rows)
+    calls = {(variant.POS, variant.REF): variant for variant in cyvcf2.VCF(str(target))}
+    found = 0
+    for variant in cyvcf2.VCF(str(impute(target, panel, tmp_path / "o.vcf"))):
+        given = calls.get((variant.POS, variant.REF))
+        if given is None or len(given.ALT) == 1 or len(variant.ALT) == 1:
+            continue
+        for before, after in zip(given.gt_bases, variant.gt_bases, strict=True):
+            assert sorted(before.split("/")) == sorted(after.split("|"))
+            found += before == "C/G"
+    assert found > 50
