@@ -295,4 +295,4 @@ def test_messages_of_the_command(spoiled: Spoiled) -> None:
     again += ["--keep-phase", "--inducing", "8", "--array", vcf, "-o", spoiled.folder / "c.spip"]
     refused = subprocess.run(again, capture_output=True, text=True)
     assert refused.returncode == 2
-    assert "--keep-phase and --keep-map when you build a panel" in refused.stderr
+    assert "--keep-phase, --keep-map and --split-multiallelic when you build a panel" in refused.stderr
