@@ -36,7 +36,7 @@ SMALL_PANEL, LARGE_PANEL = 6_000, 20_000
 SMALLEST_WEIGHT, LARGEST_WEIGHT = 0.2, 0.5
 # Singletons are not mixed: only the network has learned that they may be on the wrong haplotype.
 FEWEST_CARRIERS = 2
-LABEL_WEIGHT = 0.5  # smallest weight for labels, such as HLA types, with any number of carriers
+LABEL_WEIGHT = 0.35  # smallest weight for labels, such as HLA types, with any number of carriers
 # Return ratios of alleles with 1, 2, ... carriers in panels like those of training (benchmarks/simulated).
 # Alleles with more carriers are not corrected: there panels differ less than the error of the estimates.
 TRAINED_RATIOS = (0.67, 0.84, 0.84, 0.86, 0.95)
