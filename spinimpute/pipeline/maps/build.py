@@ -22,7 +22,6 @@ def refine_panel(
     threads: int | None = None,
     *,
     keep_map: bool = False,
-    split_multiallelic: bool = False,
     find_bad_sites: bool = True,
 ) -> build.Refinement:
     """Estimate a genetic map, and find poorly predicted sites, from the haplotypes of a panel.

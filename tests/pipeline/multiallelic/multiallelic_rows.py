@@ -38,7 +38,7 @@ def panel_rows(rng: np.random.Generator) -> list[Row]:
 
 
 def with_alts_in_order(rows: Sequence[Row], order: Callable[[list[str]], list[str]]) -> list[Row]:
-    """The same haplotypes with the ALTs of each record in another order."""
+    """Return the same haplotypes, with the ALTs of each record in another order."""
     changed: list[Row] = []
     for position, ref, alt, calls in rows:
         alts = alt.split(",")
