@@ -23,7 +23,7 @@ from spinimpute.panels.trust.site_trust import SiteDoubts
 from spinimpute.panels.writer import PanelWriter, package_version
 from spinimpute.pipeline.labels.assign import CERTAIN, Assignment, assign_labels
 from spinimpute.pipeline.labels.copying_weights import comparable_sites, copying_weights
-from spinimpute.pipeline.labels.types_table import Locus, TypesTable, read_types
+from spinimpute.pipeline.labels.types_table import Locus, TypesTable, plain_locus, read_types
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.output_files import atomic_write
@@ -122,11 +122,11 @@ def add_labels(
 
 
 def _check_loci(panel: Panel, types: str | Path, table: TypesTable) -> None:
-    present = {parts[0] for alt in panel.sites.alt if (parts := label_parts(alt)) is not None}
+    present = {plain_locus(parts[0]) for alt in panel.sites.alt if (parts := label_parts(alt)) is not None}
     low, high = int(panel.position[0]), int(panel.position[-1])
     for locus in table.loci:
         where = f"table of labels {types}: {locus.name} at {panel.chrom}:{locus.position}"
-        if locus.name in present:
+        if plain_locus(locus.name) in present:
             raise InputError("mismatch", f"{where}: the panel {panel.path} has labels of this locus already")
         if not low <= locus.position <= high:
             raise InputError(

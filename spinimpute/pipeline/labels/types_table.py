@@ -57,9 +57,9 @@ def read_types(path: str | Path, samples: Sequence[str], ploidy: np.ndarray) -> 
     Parameters
     ----------
     path : str or Path
-        The table. Further columns are ignored. An allele may be missing: empty, ".", "NA". It may begin with
-        its locus: "HLA-A*01:01" or "A*01:01". A sample may have several rows of a locus, for example of
-        different resolutions.
+        The table. Lines that begin with "#" may precede the header. Further columns are ignored. An allele
+        may be missing: empty, ".", "NA". It may begin with its locus: "HLA-A*01:01" or "A*01:01". A sample
+        may have several rows of a locus, for example of different resolutions.
     samples : sequence of str
         The samples of the panel. Other samples are ignored.
     ploidy : integer (n_samples,)
@@ -73,9 +73,9 @@ def read_types(path: str | Path, samples: Sequence[str], ploidy: np.ndarray) -> 
     Raises
     ------
     InputError
-        The table cannot be read, has no such columns, an invalid position or allele, several positions of
-        a locus, rows that contradict each other, no sample of the panel, two labels of a haploid sample, or
-        a locus with a single allele or more than MAX_LABELS.
+        The table cannot be read, has no such columns, an invalid position or allele, several positions or
+        names of a locus, rows that contradict each other, no sample of the panel, two labels of a haploid
+        sample, or a locus with a single allele or more than MAX_LABELS.
     """
     path = Path(path)
     index = {name: x for x, name in enumerate(samples)}
@@ -93,6 +93,13 @@ def read_types(path: str | Path, samples: Sequence[str], ploidy: np.ndarray) -> 
             if unknown
             else "it has no row",
         )
+    names: dict[str, str] = {}
+    for name, found in rows.items():
+        other = names.setdefault(plain_locus(name), name)
+        if other != name:
+            raise _error(
+                path, f"{name} is the same locus as {other}. Use one of the two names", found[0].line
+            )
     loci = [_locus(path, name, found, index, ploidy) for name, found in rows.items()]
     return TypesTable(sorted(loci, key=lambda locus: (locus.position, locus.name)), sorted(unknown))
 
@@ -108,10 +115,10 @@ def _rows(path: Path) -> Iterator[_Row]:
     try:
         with open_text(path, newline="") as file:
             reader = csv.reader(text_lines(file), delimiter="\t")
-            header = [name.strip().lower() for name in next(reader, [])]
-            if not header:
+            header = next(filter(None, map(_header, reader)), None)
+            if header is None and not reader.line_num:
                 raise _error(path, "the file is empty")
-            header[0] = header[0].removeprefix("\ufeff").removeprefix("#")
+            header = header or []
             absent = [name for name in COLUMNS if name not in header]
             if absent:
                 raise _error(
@@ -120,9 +127,10 @@ def _rows(path: Path) -> Iterator[_Row]:
                     f"the columns {', '.join(COLUMNS)}",
                 )
             column = [header.index(name) for name in COLUMNS]
-            for line, fields in enumerate(reader, 2):
+            for fields in reader:
                 if not any(map(str.strip, fields)):
                     continue
+                line = reader.line_num
                 if len(fields) <= max(column):
                     raise _error(path, f"{len(fields)} columns, expected {len(header)}", line)
                 yield _row(path, line, *(fields[i].strip() for i in column))
@@ -130,12 +138,25 @@ def _rows(path: Path) -> Iterator[_Row]:
         raise InputError("read", f"table of labels {path}: {why_unreadable(error)}") from error
 
 
+def _header(fields: Sequence[str]) -> list[str] | None:
+    """Return the names of the columns, or None for an empty line and a comment before the header.
+
+    The header, too, may begin with "#".
+    """
+    names = [name.strip().lower() for name in fields]
+    if not any(names):
+        return None
+    is_comment = names[0].startswith("#")
+    names[0] = names[0].removeprefix("#").strip()
+    return None if is_comment and COLUMNS[0] not in names else names
+
+
 def _row(path: Path, line: int, sample: str, locus: str, position: str, first: str, second: str) -> _Row:
     if not is_position(position) or not 1 <= int(position) <= LAST_POSITION:
         raise _error(path, f"the position is {position!r}, expected 1 to {LAST_POSITION:,}", line)
     for text in (first, second):
         prefix, star, _ = text.rpartition("*")
-        if star and prefix and prefix.removeprefix(_HLA) != locus.removeprefix(_HLA):
+        if star and prefix and plain_locus(prefix) != plain_locus(locus):
             raise _error(path, f"the allele {text} does not belong to the locus {locus}", line)
     alleles = tuple(UNKNOWN if text in _MISSING else text.rpartition("*")[2] for text in (first, second))
     for allele in (*alleles, "1"):  # "1": the locus must be valid also if both alleles are missing
@@ -199,6 +220,11 @@ def _locus(path: Path, name: str, rows: list[_Row], index: dict[str, int], ploid
     for x, (_, pair) in pairs.items():
         text_X2[x] = number[pair[0]], number[pair[1]]
     return Locus(name, first.position, alleles, allowed_MK, text_X2)
+
+
+def plain_locus(name: str) -> str:
+    """Return the name of a locus without "HLA-"."""
+    return name.removeprefix(_HLA)
 
 
 def is_part(short: str, long: str) -> bool:
