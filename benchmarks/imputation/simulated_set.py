@@ -143,20 +143,24 @@ def rates_of(history: History) -> msprime.RateMap:
     return msprime.RateMap(position=edges, rate=rate)
 
 
-def simulate(history: History) -> tskit.TreeSequence:
-    """Simulate genealogies with mutations, with the same number of people of each population (at least as
-    many as needed).
-    """
+def simulate_genealogies(history: History) -> tskit.TreeSequence:
+    """Simulate genealogies of the same number of people of each population (at least as many as needed)."""
     import msprime
 
     per_population = -(-history.people // len(history.populations))
-    trees = msprime.sim_ancestry(
+    return msprime.sim_ancestry(
         samples=dict.fromkeys(history.populations, per_population),
         demography=demography(history.model),
         recombination_rate=rates_of(history),
         random_seed=history.seed,
     )
-    model = msprime.BinaryMutationModel()
+
+
+def simulate(history: History) -> tskit.TreeSequence:
+    """Simulate genealogies with mutations that turn one allele into another."""
+    import msprime
+
+    trees, model = simulate_genealogies(history), msprime.BinaryMutationModel()
     return msprime.sim_mutations(trees, MUTATION_RATE[history.model], random_seed=history.seed, model=model)
 
 
@@ -175,7 +179,7 @@ def write_set(
     sites = _sites(trees, founders.nodes, array, rates)
     flaws_seed = history.seed if conditions.flaws else None
     counts = write_files(folder, sites, cast, CONTIG, history.length + 1, "msprime", flaws_seed)
-    _write_map(folder / "genetic.map", rates)
+    write_map(folder / "genetic.map", rates)
     description = {"msprime": _version()}
     for part in (history, sizes, conditions):
         description |= dataclasses.asdict(part)
@@ -269,7 +273,7 @@ def _array(trees: tskit.TreeSequence, n_sites: int, seed: int) -> np.ndarray:
     )
 
 
-def _write_map(path: Path, rates: msprime.RateMap) -> None:
+def write_map(path: Path, rates: msprime.RateMap) -> None:
     """PLINK form: chromosome, ID, cM, position."""
     points = zip(rates.get_cumulative_mass(rates.position) * 100, rates.position, strict=True)
     path.write_text("".join(f"{CONTIG} . {cM:.9f} {int(position) + 1}\n" for cM, position in points))
