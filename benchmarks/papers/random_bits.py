@@ -35,28 +35,37 @@ def add_command(commands: Any) -> None:
     sub = commands.add_parser("tableA7", help="random labels, one table of 5,000 rows")
     sub.set_defaults(cells=table_a7)
     sub.add_argument("--seeds", type=int, nargs="+", default=[1])
-    sub.add_argument("--steps", type=int, default=WindowRecipe.steps)
+    sub.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    _add_settings(sub)
     sub = commands.add_parser("random-bits", help="one cell of tableA7")
     sub.set_defaults(function=one)
     add_device(sub)
     sub.add_argument("method", choices=METHODS)
     sub.add_argument("seed", type=int)
+    _add_settings(sub)
+
+
+def _add_settings(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--steps", type=int, default=WindowRecipe.steps)
+    sub.add_argument("--inducing-points", type=int, default=WindowRecipe.h)
 
 
 def table_a7(arguments: argparse.Namespace) -> Iterator[Cell]:
     for seed in arguments.seeds:
-        for method in METHODS:
-            words = ("random-bits", method, seed, "--steps", arguments.steps)
-            yield Cell("tableA7", (method, f"{arguments.steps}_steps", seed), words)
+        for method in arguments.methods:
+            h = arguments.inducing_points
+            words = ("random-bits", method, seed, "--steps", arguments.steps, "--inducing-points", h)
+            told = [f"{arguments.steps}_steps", *([f"h_{h}"] if h != WindowRecipe.h else [])]
+            yield Cell("tableA7", (method, *told, seed), words)
 
 
 def one(arguments: argparse.Namespace) -> None:
     """Make one cell, and print it as a line of JSON."""
     torch.set_num_threads(1)
     recipe = WindowRecipe(
-        steps=arguments.steps, k=1, dropout=0.0, attribute_weight=0.0, device=arguments.device
-    )
+        steps=arguments.steps, h=arguments.inducing_points, k=1, dropout=0.0, attribute_weight=0.0,
+        device=arguments.device,
+    )  # fmt: skip
     print(json.dumps(random_bits(arguments.method, arguments.seed, recipe)))
 
 

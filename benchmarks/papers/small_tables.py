@@ -39,7 +39,7 @@ SETS = ("yacht", "boston", "concrete")
 METHODS = ("SPIN", "NPT", "Set-TF")
 WITHOUT_XABD, WITHOUT_XABA = "SPIN without XABD", "SPIN without XABA"  # Table 6
 FOLDS, BLOCKS = 10, 4  # "depth 8"
-NPT_WITHOUT_ABA = "NPT without ABA"
+NPT_WITHOUT_ABA, SEMI_SUPERVISED = "NPT without ABA", "NPT, semi-supervised"
 # of attributes that are never hidden there is nothing to weigh the label against
 NO_FEATURE_MASKING = {"hidden_attributes": 0.0, "attribute_weight": 0.0}
 NO_TARGET_MASKING = {"labels_shown": False}
@@ -57,6 +57,7 @@ PARTS_OF_NPT: dict[str, dict[str, Any]] = {
     "NPT, 16 heads": {"heads": 16},
     "NPT, tradeoff 0.5": {"attribute_weight": 0.5, "annealed": False},
     NPT_WITHOUT_ABA: {},
+    SEMI_SUPERVISED: {"unlabelled_shown": True},
 }
 TRUE, SHUFFLED = "training rows", "training rows, labels shuffled"
 
@@ -67,7 +68,7 @@ class TableRecipe(Recipe):
 
     hidden_attributes: share of the queries' attributes. attribute_weight: initial lambda, as in the paper's
     scripts for these sets. annealed: lambda falls to 0. labels_shown: labels of the context are visible in
-    training.
+    training. unlabelled_shown: the other rows of the table are in the context too, with hidden labels.
     """
 
     steps: int = 500
@@ -78,6 +79,7 @@ class TableRecipe(Recipe):
     attribute_weight: float = 1.0
     annealed: bool = True
     labels_shown: bool = True
+    unlabelled_shown: bool = False
     blocks: int = BLOCKS
 
 
@@ -158,13 +160,25 @@ class TableNetwork:
         self.method, self.network = method, build(method, columns, recipe).to(recipe.device)
 
     def outputs(
-        self, context_ND: Tensor, query_ND: Tensor, hidden_ND: Tensor, labels_shown: bool = True
+        self,
+        context_ND: Tensor,
+        query_ND: Tensor,
+        hidden_ND: Tensor,
+        labels_shown: bool = True,
+        unlabelled_ND: Tensor | None = None,
     ) -> Tensor:
-        """Return outputs (N, D) for all cells of the queries; `labels_shown` shows the context's labels."""
+        """Return outputs (N, D) for all cells of the queries.
+
+        `labels_shown` shows the context's labels, except those of its `unlabelled_ND` rows.
+        """
         context_hidden_ND = torch.zeros_like(context_ND, dtype=torch.bool)
         if not labels_shown:
             context_hidden_ND |= self.is_label_D
-            context_ND = context_ND.masked_fill(context_hidden_ND, 0.0)
+        if unlabelled_ND is not None:
+            context_ND = torch.cat((context_ND, unlabelled_ND))
+            hidden_too_ND = self.is_label_D.expand(unlabelled_ND.shape)
+            context_hidden_ND = torch.cat((context_hidden_ND, hidden_too_ND))
+        context_ND = context_ND.masked_fill(context_hidden_ND, 0.0)
         seen_ND = query_ND.masked_fill(hidden_ND, 0.0)
         if self.method == WITHOUT_XABD:
             assert isinstance(self.network, SPIN)
@@ -175,9 +189,14 @@ class TableNetwork:
         )
         return outputs_1NDK[0, ..., 0]
 
+    def unlabelled(self, labelled_N: np.ndarray) -> Tensor | None:
+        """Return the rows of the table without labelled_N, if the context has them."""
+        others_N = np.setdiff1d(np.arange(len(self.table_ND)), labelled_N)
+        return self.table_ND[others_N] if self.recipe.unlabelled_shown else None
+
     def train(self, train_N: np.ndarray, validation_N: np.ndarray, seed: int) -> dict[str, Any]:
         recipe, generator = self.recipe, torch.Generator().manual_seed(seed)
-        rows = torch.from_numpy(train_N)
+        rows, unlabelled_ND = torch.from_numpy(train_N), self.unlabelled(train_N)
 
         def loss(step: int) -> Tensor:
             chosen = rows[torch.randperm(len(rows), generator=generator)[: recipe.batch]]
@@ -189,7 +208,7 @@ class TableNetwork:
             number_ND = torch.rand(query_ND.shape, generator=generator).to(recipe.device)
             drawn_ND = number_ND < recipe.hidden_attributes
             hidden_ND = (drawn_ND & (weight > 0)) | self.is_label_D
-            outputs_ND = self.outputs(context_ND, query_ND, hidden_ND, recipe.labels_shown)
+            outputs_ND = self.outputs(context_ND, query_ND, hidden_ND, recipe.labels_shown, unlabelled_ND)
             error_ND = (outputs_ND - query_ND).square()
             label = error_ND[:, self.is_label_D].mean()
             asked_ND = hidden_ND & ~self.is_label_D
@@ -205,7 +224,9 @@ class TableNetwork:
         if shuffled is not None:
             generator = torch.Generator().manual_seed(shuffled)
             context_ND[:, -1] = context_ND[torch.randperm(len(context_ND), generator=generator), -1]
-        predicted_N = self.outputs(context_ND, query_ND, self.is_label_D.expand(query_ND.shape))[:, -1]
+        hidden_ND = self.is_label_D.expand(query_ND.shape)
+        unlabelled_ND = self.unlabelled(context_N)
+        predicted_N = self.outputs(context_ND, query_ND, hidden_ND, unlabelled_ND=unlabelled_ND)[:, -1]
         return float((predicted_N - query_ND[:, -1]).square().mean().sqrt()) * self.label_sd
 
 

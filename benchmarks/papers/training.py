@@ -128,6 +128,14 @@ def is_unfinished(row: Mapping[str, Any]) -> bool:
     return bool(looks) and log.get("stopped by", BY_STEPS) == BY_STEPS and _lowest(looks) is looks[-1]
 
 
+def has_ended(row: Mapping[str, Any]) -> bool:
+    """Return whether the validation loss ended a training, or was lowest `Recipe.patience` looks before."""
+    log = row.get("training", {})
+    looks = log.get("looks", [])
+    flat = not looks or len(looks) - looks.index(_lowest(looks)) > Recipe.patience
+    return flat or log.get("stopped by", BY_STEPS) == BY_LOSS
+
+
 def unfinished_text(rows: Iterable[Mapping[str, Any]]) -> str:
     """Return how many of the rows with a training are unfinished; "" without such rows."""
     trained = [row for row in rows if "training" in row]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.papers.genomics import METHODS, TRUE
+from benchmarks.papers.training import has_ended
 from benchmarks.papers.window_networks import WindowRecipe
 from benchmarks.papers.window_scores import R2
 from benchmarks.papers.windows import CASES, Cut
@@ -68,6 +69,24 @@ def preferred(rows: Iterable[Row]) -> list[Row]:
     return _least_loss(rows, lambda row: (row["method"], place_of(row), row["seed"]))
 
 
+def deciding(rows: Iterable[Row], method: str) -> tuple[list[Row], bool]:
+    """Select the `preferred` runs of a method in the windows that decide a claim.
+
+    These are the windows in which the longest trainings have ended, so that more steps have been tried. If a
+    data set has no such window, all of its windows are selected. Returns the runs, and whether all windows
+    decide.
+    """
+    rows = [row for row in rows if row["method"] == method]
+    of_place, ended = by_method(rows)[method], set()
+    for place, mine in of_place.items():
+        most = max(map(steps_of, mine))
+        if all(has_ended(row) for row in mine if steps_of(row) == most):
+            ended.add(place)
+    decided_sets = {case for case, _ in ended}
+    chosen = {place for place in of_place if place in ended or place[0] not in decided_sets}
+    return [row for row in preferred(rows) if place_of(row) in chosen], chosen == ended
+
+
 def _least_loss(rows: Iterable[Row], key: Callable[[Row], Hashable]) -> list[Row]:
     """Row of each group with the lowest loss; of equal rows the longest."""
     groups: dict[Hashable, list[Row]] = defaultdict(list)
@@ -111,6 +130,19 @@ def seeds_text(rows: Iterable[Row]) -> str:
 def named(places: Sequence[Place]) -> str:
     of_all = f"{len(places)} of {Cut.windows * len(CASES)} windows"
     return f"{', '.join(f'{case} {number}' for case, number in places)}: {of_all}"
+
+
+def longest_text(rows: Sequence[Row], places: Sequence[Place]) -> str:
+    """Return the windows of each data set, with the number of steps of their longest training, as text."""
+    told = []
+    for case in dict.fromkeys(case for case, _ in places):
+        windows = [
+            f"{place[1]} ({max(steps_of(row) for row in rows if place_of(row) == place):,} steps)"
+            for place in places
+            if place[0] == case
+        ]
+        told.append(f"{case} {', '.join(windows)}")
+    return "; ".join(told)
 
 
 def of_sets(values: Sequence[float], places: Sequence[Place]) -> str:

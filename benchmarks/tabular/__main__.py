@@ -99,6 +99,7 @@ def main() -> None:
     sub.add_argument("--results", type=Path, default=RESULTS / "probes")
     sub.add_argument("--only", nargs="+", choices=PROBES, default=list(PROBES))
     sub.add_argument("--seeds", type=int, nargs="+", default=[1])
+    sub.add_argument("--models", nargs="+", help="only these models, for example NPT")
     sub.add_argument("--seconds", type=float, default=30, help="seconds of training on real tables")
     arguments = parser.parse_args()
     arguments.function(arguments)

@@ -31,7 +31,8 @@ from spinimpute.tabular.carrying_network import CarryingNetwork
 from spinimpute.tabular.table import Rows
 
 NAMES = ("random_labels", "clusters", "lookup", "spoilt_context")
-SPOILT_SETS = ("yacht", "concrete")
+SPOILT_SETS = ("yacht", "concrete", "protein")
+QUERIES_AT_ONCE = 25  # each with a context of its own
 LEFT, MOST_CHANGED = 0.02, 0.1  # where deletion ends: share of the context, relative change of the prediction
 FIRST_ALLOWED, MORE_ALLOWED, TRIES = 0.01, 1.1, 5  # relative change of one deletion, and how it grows
 RANDOM_LABELS = {6: 600, 10: 4_000}  # key bits, steps of SPIN
@@ -47,6 +48,8 @@ def probes(arguments: argparse.Namespace) -> None:
     folder: Path = arguments.results
     folder.mkdir(parents=True, exist_ok=True)
     for probe, model, run in _runs(arguments, folder):
+        if arguments.models and model not in arguments.models:
+            continue
         for seed in arguments.seeds:
             out = folder / f"{probe}-{model.replace(' ', '_')}-{seed}.json"
             if out.exists():
@@ -95,12 +98,13 @@ def _runs(
 
 
 def spoilt_context(
-    table: Table, model: str, seed: int, *, seconds: float, permutations: int = 10, test_rows: int = 20
+    table: Table, model: str, seed: int, *, seconds: float, permutations: int = 10, test_rows: int = 200
 ) -> dict[str, Any]:
     """Corruption and deletion with an estimator that is trained as in `tables`, on the first fold.
 
     One permutation is used for all test rows. This equals one permutation for each row, because our queries
-    do not see each other. Deletion removes rows in blocks of a tenth of the remaining rows.
+    do not see each other. Deletion is for `test_rows` test rows, or all if there are fewer. It removes blocks
+    of a tenth of the remaining rows.
     """
     started = time.process_time()
     parts = split(table, 0)
@@ -174,6 +178,11 @@ class _Context:
         if isinstance(network, CarryingNetwork):
             kept = zip(query, kept_TN, strict=True)
             return np.concatenate([self.all_predictions(one[None], self.table_ND[of]) for one, of in kept])
+        parts = zip(query.split(QUERIES_AT_ONCE), kept_TN.split(QUERIES_AT_ONCE), strict=True)
+        return np.concatenate([self._predictions(*part) for part in parts])
+
+    def _predictions(self, query: Tensor, kept_TN: Tensor) -> np.ndarray:
+        network = self.estimator.network_.network
         most = int(kept_TN.sum(1).max())
         index = torch.argsort(kept_TN.long(), dim=1, descending=True, stable=True)[:, :most]
         told_TND, visible = self.table_ND[index], kept_TN.gather(1, index)
@@ -183,7 +192,7 @@ class _Context:
         shown = torch.zeros(told_TND.shape, dtype=torch.bool)
         with torch.no_grad():
             both, masks = torch.cat((told_TND, asked_T1D), 1), torch.cat((shown, hidden_T1D), 1)
-            out_TLDK = network.network.rows(both, masks, None, functional.pad(visible, (0, 1)))
+            out_TLDK = network.rows(both, masks, None, functional.pad(visible, (0, 1)))
         return self._unscaled(out_TLDK[:, -1, -1, 0])
 
     def _unscaled(self, label_T: Tensor) -> np.ndarray:

@@ -33,7 +33,7 @@ from benchmarks.papers import (
 )
 from benchmarks.papers.__main__ import make_parser
 from benchmarks.papers.cells import Cell, make_cells, write_result
-from benchmarks.papers.claims import FAILS, PARTLY, UNTESTED
+from benchmarks.papers.claims import FAILS, PARTLY, UNDECIDED, UNTESTED
 from benchmarks.papers.section_genomics import section
 from benchmarks.papers.window_baselines import BASELINES, BEAGLE, BEAGLE_NEAR, FREQUENCIES, KNN
 from benchmarks.papers.window_networks import (
@@ -271,6 +271,36 @@ def test_windows_are_compared_with_the_steps_that_they_have() -> None:
     compared, places = window_rows.at_equal_steps(rows, (SPIN_16, NPT_16))
     assert places == [("chr20_eur", 1), ("chr20_eur", 2)]
     assert sorted(window_rows.steps_of(row) for row in compared) == [400, 400, 800, 800]
+
+
+def with_looks(row: dict[str, Any], *losses: float) -> dict[str, Any]:
+    looks = [{"step": step, "validation loss": loss} for step, loss in enumerate(losses)]
+    return row | {"training": row["training"] | {"looks": looks}}
+
+
+def test_windows_decide_whose_longest_training_has_ended() -> None:
+    """The lowest loss chooses the run of such a window, even if it is that of a shorter training."""
+    short = with_looks(result(SPIN_16, 0.9, window=1), 0.2, 0.1)
+    long = with_looks(result(SPIN_16, 0.8, window=1, steps=900), 0.2, 0.3, 0.3, 0.3)
+    falling = with_looks(result(SPIN_16, 0.7, window=2, steps=900), 0.2, 0.1)
+    other_set = with_looks(result(SPIN_16, 0.6), 0.2, 0.1) | {"case": "chr22_1kg"}
+    assert window_rows.deciding([short, falling], SPIN_16) == ([short, falling], False)
+    assert window_rows.deciding([short, long, falling, result(NPT_16, 0.5)], SPIN_16) == ([short], True)
+    assert window_rows.deciding([long, other_set], SPIN_16) == ([long, other_set], False)
+    assert window_rows.deciding([], SPIN_16) == ([], True)
+
+
+@pytest.mark.parametrize("ended", [True, False])
+def test_spin_is_behind_beagle_only_if_its_training_has_ended(tmp_path: Path, ended: bool) -> None:
+    (tmp_path / "table3").mkdir()
+    losses = (0.1, 0.2, 0.2, 0.2) if ended else (0.2, 0.1)
+    spin = with_looks(result(SPIN_16, 0.8), *losses)
+    for name, row in (("spin", spin), ("beagle", result(BEAGLE, 0.9))):
+        write_result(tmp_path / "table3" / f"{name}.json", ["window"], row)
+    found = verdicts(tmp_path)
+    expected = FAILS if ended else UNDECIDED
+    assert found["SPIN-16 is as accurate as Beagle, or more accurate"][0] == expected
+    assert found["SPIN uses the training set in predictions, through its inducing points"][0] == expected
 
 
 @pytest.mark.parametrize(

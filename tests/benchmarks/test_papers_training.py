@@ -22,7 +22,15 @@ from benchmarks.papers.claims import (
     not_run,
 )
 from benchmarks.papers.page import make_sections
-from benchmarks.papers.training import BY_LOSS, BY_STEPS, Recipe, is_unfinished, train, unfinished_text
+from benchmarks.papers.training import (
+    BY_LOSS,
+    BY_STEPS,
+    Recipe,
+    has_ended,
+    is_unfinished,
+    train,
+    unfinished_text,
+)
 
 
 class Counter(nn.Module):
@@ -76,6 +84,17 @@ def test_the_falling_rate_is_not_cut_short() -> None:
     log, _, _ = run([*(1 - i / 20 for i in range(6)), 2.0, 2.0, 2.0, 2.0])
     assert (log["steps"], log["stopped by"]) == (100, BY_STEPS)
     assert not is_unfinished({"training": log}), "the best look is not the last"
+
+
+def test_a_training_has_ended_if_three_looks_were_not_lower() -> None:
+    def result(*losses: float, **log: str) -> dict[str, Any]:
+        return {"training": {"looks": [{"validation loss": loss} for loss in losses]} | log}
+
+    assert has_ended(result(0.3, 0.2, 0.21, 0.22, 0.2))
+    assert not has_ended(result(0.3, 0.2, 0.21, 0.22))
+    assert has_ended(result(0.3, 0.2, **{"stopped by": BY_LOSS}))
+    assert not has_ended(result(0.3, 0.2, **{"stopped by": BY_STEPS}))
+    assert has_ended({}), "methods without training"
 
 
 def test_older_results_say_nothing_about_what_stopped_them() -> None:

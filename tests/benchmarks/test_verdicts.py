@@ -14,8 +14,15 @@ import pytest
 import torch
 
 from benchmarks.papers import cells, npt_parts, page, section_california, section_measures, section_processes
-from benchmarks.papers.claims import FAILS, HOLDS, PARTLY, UNTESTED, Claim
-from benchmarks.papers.small_tables import NPT_WITHOUT_ABA, PARTS_OF_NPT, TRUE, TableNetwork, TableRecipe
+from benchmarks.papers.claims import FAILS, HOLDS, PARTLY, UNDECIDED, UNTESTED, Claim
+from benchmarks.papers.small_tables import (
+    NPT_WITHOUT_ABA,
+    PARTS_OF_NPT,
+    SEMI_SUPERVISED,
+    TRUE,
+    TableNetwork,
+    TableRecipe,
+)
 from benchmarks.tabular.california import WITHOUT_BIASES
 from spinimpute.nn.attention import ABA
 
@@ -121,6 +128,18 @@ def test_parts_are_compared_on_the_same_folds() -> None:
     assert "boston, without ABA: -0.15 (2 folds)" in both.because
     assert npt_parts.claims([*base, *worse])[0].verdict == FAILS
     assert [claim.verdict for claim in npt_parts.claims([])] == [UNTESTED, UNTESTED]
+
+
+def test_parts_are_judged_by_trainings_that_have_ended() -> None:
+    def rows(method: str, rmse: float, *losses: float) -> list[dict[str, Any]]:
+        training = {"looks": [{"validation loss": loss} for loss in losses]}
+        return [variant(method, fold, rmse) | {"training": training} for fold in range(2)]
+
+    falling, flat = (0.2, 0.1), (0.1, 0.2, 0.2, 0.2)
+    without_aba = rows(NPT_WITHOUT_ABA, 2.0, *flat)
+    for losses, expected in ((falling, UNDECIDED), (flat, FAILS)):
+        both = npt_parts.claims([*rows("NPT", 3.0, *flat), *without_aba, *rows(NO_FEATURES, 2.0, *losses)])[1]
+        assert both.verdict == expected
 
 
 @pytest.mark.parametrize(("together", "expected"), [(0.47, HOLDS), (0.485, PARTLY), (0.495, FAILS)])
@@ -229,14 +248,29 @@ def test_hidden_labels_of_the_context_do_not_train(method: str, read: bool) -> N
     assert bool((losses[0] == losses[1]).all()) is not read
 
 
+@pytest.mark.parametrize(
+    ("method", "column", "read"),
+    [(SEMI_SUPERVISED, 0, True), (SEMI_SUPERVISED, -1, False), ("NPT", 0, False)],
+)
+def test_semi_supervised_npt_reads_features_of_other_rows(method: str, column: int, read: bool) -> None:
+    """Features of rows without known labels change training and predictions; their labels change nothing."""
+    errors = []
+    for spoilt in (0.0, 5.0):
+        network = network_of(method)
+        network.table_ND[24:, column] += spoilt
+        network.train(np.arange(16), np.arange(16, 20), seed=1)
+        errors.append(network.rmse(np.arange(20), np.arange(20, 24)))
+    assert (errors[0] != errors[1]) is read
+
+
 def test_without_feature_masking_features_are_not_learned() -> None:
     network = network_of(NO_FEATURES)
     asked = []
     outputs = network.outputs
 
-    def noted(context_ND: Any, query_ND: Any, hidden_ND: Any, labels_shown: bool = True) -> Any:
+    def noted(context_ND: Any, query_ND: Any, hidden_ND: Any, *others: Any, **named: Any) -> Any:
         asked.append(hidden_ND.sum(0).tolist())
-        return outputs(context_ND, query_ND, hidden_ND, labels_shown)
+        return outputs(context_ND, query_ND, hidden_ND, *others, **named)
 
     network.outputs = noted  # type: ignore[method-assign]
     network.train(np.arange(20), np.arange(20, 24), seed=1)
