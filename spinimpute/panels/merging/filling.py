@@ -14,6 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.merging.lost_sites import estimate_min_copies, lost_sites
 from spinimpute.panels.merging.nearest_carriers import FLANK, match_carriers_longer
 from spinimpute.panels.merging.site_union import ABSENT, SiteUnion
@@ -73,9 +74,11 @@ class Filling:
     def alleles(self, rows: np.ndarray, lost_S: np.ndarray) -> list[np.ndarray]:
         """Return the alleles of both panels at consecutive sites `rows`, each uint8 (n, n_haplotypes).
 
-        `lost_S` is the result of `find_lost`. At other lacking sites, all haplotypes get the major allele.
+        `lost_S` is the result of `find_lost`. At other lacking sites, all haplotypes get the major allele. A
+        haplotype that has an ALT allele of a record in its panel gets no other one of this record.
         """
         alleles_by_panel = []
+        records = self.union.records.multiallelic_within(Interval(int(rows[0]), int(rows[-1]) + 1))
         filled = self._lacking_sites(int(rows[0]), int(rows[-1]) + 1)
         filled = filled[lost_S[filled]]
         carries_UN = self._find_carriers(filled, below_mutation=True)
@@ -88,6 +91,9 @@ class Filling:
             first = 8 * self.widths[0] * number
             alleles[filled[is_lacking] - rows[0]] = carries_UN[is_lacking, first : first + panel.n_haplotypes]
             alleles[lacks] ^= self.minor_is_ref_S[rows[lacks], None]
+            for record in records:
+                of_record = slice(record.start - rows[0], record.stop - rows[0])
+                _keep_one_alt(alleles[of_record], lacks[of_record])
             alleles_by_panel.append(alleles)
         return alleles_by_panel
 
@@ -137,3 +143,11 @@ class Filling:
         return match_carriers_longer(
             packed_TP, haplotypes_N, n_first, before - low, carriers_UP, second_has_U, below_mutation
         )
+
+
+def _keep_one_alt(alleles_KN: np.ndarray, filled_K: np.ndarray) -> None:
+    """Remove filled ALT alleles of a record from haplotypes that have another one. Known alleles stay."""
+    has_alt_N = alleles_KN[~filled_K].any(axis=0)
+    for k in np.flatnonzero(filled_K):
+        alleles_KN[k, has_alt_N] = 0
+        has_alt_N |= alleles_KN[k] != 0

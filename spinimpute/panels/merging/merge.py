@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from spinimpute.genotypes.intervals import Interval
 from spinimpute.panels.file_kind import check_panel_output
 from spinimpute.panels.merging.filling import Filling
 from spinimpute.panels.merging.shared_samples import SharedSamples, find_shared_samples
@@ -226,17 +227,21 @@ class _Merger:
     def _map_windows(
         self, make: Callable[[np.ndarray], Result], size: int, threads: int, progress: Progress | None
     ) -> Iterator[Result]:
-        """Call a function for windows of `size` sites in several threads. Yield the results in order."""
+        """Call a function for windows of `size` sites in several threads. Yield the results in order.
+
+        Windows do not cut a record.
+        """
         n_sites = len(self.union.sites)
+        cuts = [Interval(start, min(start + size, n_sites)) for start in range(0, n_sites, size)]
         waiting: deque[Future[Result]] = deque()
         with ThreadPoolExecutor(threads, "merge") as pool:
             try:
-                for start in range(0, n_sites, size):
-                    waiting.append(pool.submit(make, np.arange(start, min(start + size, n_sites))))
+                for window in self.union.records.keep_whole(cuts):
+                    waiting.append(pool.submit(make, np.arange(*window)))
                     if len(waiting) > threads:
                         yield waiting.popleft().result()
                     if progress is not None:
-                        progress(start / n_sites)
+                        progress(window.start / n_sites)
                 while waiting:
                     yield waiting.popleft().result()
             finally:

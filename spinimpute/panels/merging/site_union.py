@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from spinimpute.genotypes.builds import infer_build
-from spinimpute.genotypes.records import record_order
+from spinimpute.genotypes.records import RecordRows, record_order
 from spinimpute.genotypes.sites import Sites, complement, same_chromosome
 from spinimpute.panels.panel import Panel
 from spinimpute.panels.trust.site_trust import SiteDoubts
@@ -49,6 +49,11 @@ class SiteUnion:
     def shared_before_S1(self) -> np.ndarray:
         """Number of sites in both panels before each site, int64 (S + 1,)."""
         return np.searchsorted(self.shared_T, np.arange(len(self.sites) + 1))
+
+    @cached_property
+    def records(self) -> RecordRows:
+        """Which sites are one record."""
+        return RecordRows.of(self.sites, self.multiallelic, np.zeros(len(self.sites)))
 
     def doubts(self, panels: tuple[Panel, Panel]) -> SiteDoubts:
         """Combine the doubts of both panels.

@@ -115,6 +115,8 @@ def test_merged_panels_join_the_alleles_of_a_record(build, rng, tmp_path):
     with spinimpute.Panel.open(tmp_path / "m.spin") as merged:
         records = records_of(merged).multiallelic_within(Interval(0, merged.n_sites))
         found = {int(merged.position[one.start]): merged.sites.alt[one.slice] for one in records}
+        for one in records:  # a haplotype has at most one ALT, also where the missing ones were filled in
+            assert merged.alleles(*one).sum(axis=0, dtype=int).max() == 1
     expected = {}
     for position, _, alt, _ in rows:
         if "," in alt:
