@@ -23,6 +23,8 @@ from spinimpute.vcf.record_fields import (
     SampleLayout,
 )
 
+_STEP_VALUES = 2**20  # values of GP to compute at a time
+
 
 def record_intervals(continues: np.ndarray) -> list[Interval]:
     """Return the rows of each record. `continues` is that of a `RecordBlock`, bool (r,)."""
@@ -131,14 +133,16 @@ def _genotype_probabilities(layout: SampleLayout, units_RKNP: np.ndarray) -> np.
         values_GRN = first_ARN.astype(np.int32)
     else:
         second_ARN = units_RANP[..., 1].swapaxes(0, 1).astype(np.float64)
-        joint_GRN = np.stack(
-            [
-                first_ARN[a] * second_ARN[b] + (first_ARN[b] * second_ARN[a] if a < b else 0)
-                for b in range(n_alleles)
-                for a in range(b + 1)
-            ]
-        )
-        values_GRN = _round_to_sum(joint_GRN / one, one)
+        pairs = [(a, b) for b in range(n_alleles) for a in range(b + 1)]
+        values_GRN = np.empty((len(pairs), *first_ARN.shape[1:]), np.int32)
+        n_step = max(1, _STEP_VALUES // (len(pairs) * len(units_RANP)))
+        for start in range(0, layout.n_samples, n_step):
+            step = slice(start, start + n_step)
+            one_ARN, other_ARN = first_ARN[..., step], second_ARN[..., step]
+            joint_GRN = np.stack(
+                [one_ARN[a] * other_ARN[b] + (one_ARN[b] * other_ARN[a] if a < b else 0) for a, b in pairs]
+            )
+            values_GRN[..., step] = _round_to_sum(joint_GRN / one, one)
         haploid = layout.haploid
         values_GRN[:n_alleles, :, haploid] = first_ARN[:, :, haploid]
         values_GRN[n_alleles:, :, haploid] = codes.absent
