@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spinimpute.downloads.get_panel import get_panel
     from spinimpute.evaluation.evaluate import evaluate
+    from spinimpute.evaluation.labels import evaluate_labels
     from spinimpute.genotypes.ploidy import read_sexes
     from spinimpute.panels.formats.hap_legend import HapLegend
     from spinimpute.panels.inducing_panel import InducingPanel
@@ -72,6 +73,7 @@ _MODULES = {
     "check": "pipeline.check",
     "convert": "pipeline.typed_file",
     "evaluate": "evaluation.evaluate",
+    "evaluate_labels": "evaluation.labels",
     "get_panel": "downloads.get_panel",
     "impute": "pipeline.impute",
     "impute_genotypes": "pipeline.arrays",
@@ -111,6 +113,7 @@ __all__ = [
     "check",
     "convert",
     "evaluate",
+    "evaluate_labels",
     "get_panel",
     "impute",
     "impute_genotypes",

@@ -7,7 +7,6 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from spinimpute.evaluation.files import EvaluationFiles
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, describe_ranges
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
-from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation
+from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation, check_bins
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
 from spinimpute.genotypes.regions import parse_regions, summarize_regions
 from spinimpute.genotypes.sites import NoRecord, Region
@@ -124,7 +123,7 @@ def evaluate(
     by GP, or the rounded dosage without GP; all `bins` are listed, including empty ones; haploid 0 and 1
     count as homozygous. As in the tables, typed sites do not count. Without GP there is no .error.cal.
     """
-    _check_bins(bins)
+    check_bins(bins)
     selected_regions = parse_regions(regions, None if regions_file is None else Path(regions_file))
     reference = Path(panel) if isinstance(panel, os.PathLike) else panel
     inputs = [truth, imputed, *get_panel_paths(reference), typed, regions_file]
@@ -333,13 +332,3 @@ def _check_inputs_differ(truth: object, imputed: object, typed: object) -> None:
                 "arguments",
                 f"{imputed} is given as {argument('imputed')} and as {argument(role)}. Give two files",
             )
-
-
-def _check_bins(bins: Sequence[float]) -> None:
-    ordered = all(low < high for low, high in pairwise(bins))
-    if len(bins) < 2 or not ordered or bins[0] < 0 or bins[-1] > 0.5:
-        raise InputError(
-            "argument",
-            f"bins must be two or more increasing minor allele frequencies between 0 and 0.5, got "
-            f"{', '.join(f'{edge:g}' for edge in bins) or 'none'}",
-        )

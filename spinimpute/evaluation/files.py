@@ -2,10 +2,12 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +41,7 @@ class EvaluationFiles:
     page: Path | None  # HTML report
     concordance: str | os.PathLike[str] | None  # prefix of the files of GLIMPSE2_concordance
     force: bool  # replace existing files
+    names: tuple[str, ...] = FOLDER_FILES  # of the files in the folder
 
     def check(self, inputs: Sequence[object]) -> None:
         """Check the outputs before the computation starts.
@@ -55,11 +58,11 @@ class EvaluationFiles:
             return
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError("argument", f"{self.folder} is a file. Give a folder for the tables.")
-        for name in FOLDER_FILES:
+        for name in self.names:
             if (self.folder / name).exists():
                 check_output(self.folder / name, self.force, inputs)
         folder = self.folder.resolve()
-        tables = {folder / name: name for name in FOLDER_FILES}
+        tables = {folder / name: name for name in self.names}
         for file in files:
             if file.resolve() == folder:
                 raise InputError("arguments", f"{file} is also the folder of the tables. Give another name.")
@@ -78,44 +81,51 @@ class EvaluationFiles:
     ) -> None:
         """Write all requested files. The report mentions the names of the files `imputed` and `truth`."""
         if self.folder is not None:
-            _write_folder(evaluation, self.folder)
+            draws = is_installed("matplotlib")
+            tables = {
+                ACCURACY_TABLE: evaluation.by_frequency,
+                SAMPLE_TABLE: evaluation.by_sample,
+                CALIBRATION_TABLE: evaluation.calibration,
+            }
+            curves = evaluation.accuracy_curves()
+            draw = {ACCURACY_PLOT: partial(draw_accuracy, curves) if draws else None}
+            write_folder(self.folder, table_writers(tables) | draw)
+            if not draws:
+                warnings.warn(
+                    f"{ACCURACY_PLOT} is not drawn, because matplotlib is not installed. Install it: "
+                    "pip install 'spinimpute[charts]'",
+                    stacklevel=3,
+                )
         if self.concordance is not None and concordance is not None:
             write_concordance(concordance, evaluation.samples, self.concordance)
         if self.page is not None:
-            with atomic_write(self.page) as partial:
-                evaluation_report(evaluation, imputed.name, truth.name).write(partial)
+            with atomic_write(self.page) as page:
+                evaluation_report(evaluation, imputed.name, truth.name).write(page)
 
 
-def _write_folder(evaluation: Evaluation, folder: Path) -> None:
-    """Write the tables and, if Matplotlib is installed, the plot. If one cannot be written, none is.
+def table_writers(
+    tables: Mapping[str, list[dict[str, Any]] | None],
+) -> dict[str, Callable[[Path], None] | None]:
+    """Return the functions for `write_folder` that write tables; None for a table that is None or empty."""
+    return {name: partial(write_table, rows=rows) if rows else None for name, rows in tables.items()}
 
-    The folder is created if it does not exist. If this evaluation has no calibration table or no
-    plot, those of an earlier evaluation are deleted.
+
+def write_folder(folder: Path, writers: Mapping[str, Callable[[Path], None] | None]) -> None:
+    """Write the files of a folder by name, each with its function. If one cannot be written, none is.
+
+    The folder is created if it does not exist. If the function of a file is None, the file of an earlier
+    evaluation is deleted. Raises InputError if a file cannot be written.
     """
-    draws = is_installed("matplotlib")
     is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:  # renames all files from their temporary names after the last is written
-
-            def partial(name: str) -> Path:
-                return stack.enter_context(atomic_write(folder / name))
-
-            write_table(partial(ACCURACY_TABLE), evaluation.by_frequency)
-            write_table(partial(SAMPLE_TABLE), evaluation.by_sample)
-            if draws:
-                draw_accuracy(evaluation.accuracy_curves(), partial(ACCURACY_PLOT))
-            if evaluation.calibration is not None:
-                write_table(partial(CALIBRATION_TABLE), evaluation.calibration)
-        if not draws:
-            (folder / ACCURACY_PLOT).unlink(missing_ok=True)
-            warnings.warn(
-                f"{ACCURACY_PLOT} is not drawn, because matplotlib is not installed. Install it: "
-                "pip install 'spinimpute[charts]'",
-                stacklevel=4,
-            )
-        if evaluation.calibration is None:
-            (folder / CALIBRATION_TABLE).unlink(missing_ok=True)
+            for name, write in writers.items():
+                if write is not None:
+                    write(stack.enter_context(atomic_write(folder / name)))
+        for name, write in writers.items():
+            if write is None:
+                (folder / name).unlink(missing_ok=True)
     except OSError as error:
         raise InputError(
             "write", f"{folder}: the tables cannot be written: {error.strerror or error}"

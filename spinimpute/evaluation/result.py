@@ -1,7 +1,9 @@
 """The result of `evaluate`: tables and counts, and a summary table for the terminal."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from io import StringIO
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spinimpute.quality.metrics import bin_labels, curve, percent
+from spinimpute.runtime.errors import InputError, argument
 
 BASELINE = "allele-frequency"
 IMPUTED = "imputed"
@@ -83,6 +86,17 @@ class Evaluation:
             for measure in ("pooled_r2", "mean_r2")
         }
         return AccuracyCurves(bins, [sites[label] for label in bins], r2)
+
+
+def check_bins(bins: Sequence[float], highest: float = 0.5) -> None:
+    """Raise InputError unless there are two or more increasing bounds between 0 and `highest`."""
+    ordered = all(low < high for low, high in pairwise(bins))
+    if len(bins) < 2 or not ordered or bins[0] < 0 or bins[-1] > highest:
+        raise InputError(
+            "argument",
+            f"{argument('bins')}: give two or more increasing frequencies between 0 and {highest:g}, got "
+            f"{', '.join(f'{edge:g}' for edge in bins) or 'none'}",
+        )
 
 
 def summary_table(evaluation: Evaluation) -> Table:

@@ -231,78 +231,104 @@ def curve(rows: Sequence[Mapping[Any, Any]], labels: Sequence[str], measure: str
     return [value_of.get(label, float("nan")) for label in labels]
 
 
+class ProbabilityBins:
+    """Calibration of probabilities: how often does a prediction with probability p come true?
+
+    Predictions are grouped into bins of probability [low, high), with increasing `edges`. The last bin
+    includes its upper edge, 1.
+    """
+
+    def __init__(self, edges: Sequence[float] = DEFAULT_PROBABILITY_EDGES) -> None:
+        self.edges = np.asarray(edges, dtype=np.float64)
+        n_bins = len(self.edges) - 1
+        self.count = np.zeros(n_bins, dtype=np.int64)
+        self.sum_predicted = np.zeros(n_bins)
+        self.sum_observed = np.zeros(n_bins)
+
+    def add(self, probability: np.ndarray, observed: np.ndarray) -> None:
+        """Add predictions (n,), and whether they came true, bool (n,)."""
+        n_bins = len(self.count)
+        predicted = np.asarray(probability, dtype=np.float64)
+        # float32 probabilities such as 0.01 may be just below the edge of a bin: 1e-7 lifts them over it
+        bin_index = np.searchsorted(self.edges[1:-1], predicted + 1e-7, side="right")
+        self.count += np.bincount(bin_index, minlength=n_bins)
+        self.sum_predicted += np.bincount(bin_index, weights=predicted, minlength=n_bins)
+        self.sum_observed += np.bincount(bin_index, weights=observed, minlength=n_bins)
+
+    def merge(self, other: "ProbabilityBins") -> None:
+        """Add the predictions of other bins with the same edges."""
+        self.count += other.count
+        self.sum_predicted += other.sum_predicted
+        self.sum_observed += other.sum_observed
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the calibration table: a row for all predictions ("all"), and one for each bin with any.
+
+        Columns: bin, predictions, mean_predicted, observed, calibration_error. The calibration_error is
+        |mean_predicted - observed|. For "all", it is the mean of the bins' errors, weighted by their
+        predictions.
+        """
+        filled = np.flatnonzero(self.count)
+        if not len(filled):
+            return []
+        error = np.abs(self.sum_predicted - self.sum_observed)
+        last = len(self.count) - 1
+        rows = [
+            _calibration_row(
+                "all", self.count.sum(), self.sum_predicted.sum(), self.sum_observed.sum(), error.sum()
+            )
+        ]
+        for i in filled:
+            label = f"[{self.edges[i]:g},{self.edges[i + 1]:g}{']' if i == last else ')'}"
+            rows.append(
+                _calibration_row(label, self.count[i], self.sum_predicted[i], self.sum_observed[i], error[i])
+            )
+        return rows
+
+
+def _calibration_row(
+    label: str, count: int, predicted: float, observed: float, error: float
+) -> dict[str, Any]:
+    return {
+        "bin": label,
+        "predictions": int(count),
+        "mean_predicted": float(predicted / count),
+        "observed": float(observed / count),
+        "calibration_error": float(error / count),
+    }
+
+
 class GenotypeCalibration:
     """Calibration of genotype probabilities: how often is a genotype with probability p the true one?
 
     The probabilities of 0, 1 and 2 copies of the minor allele are three separate predictions, each of which
-    is true or false. Predictions are grouped into bins of probability [low, high), with increasing `edges`.
-    The last bin includes its upper edge, 1.
+    is true or false. See `ProbabilityBins` for `edges`.
     """
 
     GENOTYPES = ("0", "1", "2")
 
     def __init__(self, edges: Sequence[float] = DEFAULT_PROBABILITY_EDGES) -> None:
-        self.edges = np.asarray(edges, dtype=np.float64)
-        shape = (len(self.GENOTYPES), len(self.edges) - 1)
-        self.count = np.zeros(shape, dtype=np.int64)
-        self.sum_predicted = np.zeros(shape)
-        self.sum_observed = np.zeros(shape)
+        self._edges = edges
+        self._bins = [ProbabilityBins(edges) for _ in self.GENOTYPES]
 
     def add(self, true: np.ndarray, probability: np.ndarray) -> None:
         """Add genotypes: minor allele counts (n_sites, n_samples), and probabilities of 0, 1 and 2 copies.
 
         `probability` is (n_sites, n_samples, 3). Values that are NaN in either are skipped.
         """
-        n_bins = len(self.edges) - 1
-        for copies in range(len(self.GENOTYPES)):
+        for copies, bins in enumerate(self._bins):
             p = probability[:, :, copies]
             usable = ~np.isnan(true) & ~np.isnan(p)
-            predicted = p[usable].astype(np.float64)
-            observed = true[usable] == copies
-            # float32 probabilities such as 0.01 may be just below the edge of a bin: 1e-7 lifts them over it
-            bin_index = np.searchsorted(self.edges[1:-1], predicted + 1e-7, side="right")
-            self.count[copies] += np.bincount(bin_index, minlength=n_bins)
-            self.sum_predicted[copies] += np.bincount(bin_index, weights=predicted, minlength=n_bins)
-            self.sum_observed[copies] += np.bincount(bin_index, weights=observed, minlength=n_bins)
+            bins.add(p[usable], true[usable] == copies)
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the calibration table.
 
         There is a group of rows for each number of minor alleles ("0", "1", "2") and for all together
-        ("any"). A group has a row for each bin that contains predictions, and one for all bins ("all").
-
-        Columns: minor_alleles, bin, predictions, mean_predicted, observed, calibration_error. The
-        calibration_error is |mean_predicted - observed|. For "all", it is the mean of the bins' errors,
-        weighted by their predictions.
+        ("any"), in the column minor_alleles. The other columns are those of `ProbabilityBins.rows`.
         """
-        groups = [("any", self.count.sum(0), self.sum_predicted.sum(0), self.sum_observed.sum(0))]
-        groups += [
-            (name, self.count[i], self.sum_predicted[i], self.sum_observed[i])
-            for i, name in enumerate(self.GENOTYPES)
-        ]
-        rows: list[dict[str, Any]] = []
-        for name, count, predicted, observed in groups:
-            total = count.sum()
-            if total == 0:
-                continue
-            error = float(np.abs(predicted - observed).sum() / total)
-            rows.append(_calibration_row(name, "all", int(total), predicted.sum(), observed.sum(), error))
-            for i in np.flatnonzero(count):
-                last = i == len(count) - 1
-                label = f"[{self.edges[i]:g},{self.edges[i + 1]:g}{']' if last else ')'}"
-                error = float(abs(predicted[i] - observed[i]) / count[i])
-                rows.append(_calibration_row(name, label, int(count[i]), predicted[i], observed[i], error))
-        return rows
-
-
-def _calibration_row(
-    minor_alleles: str, label: str, count: int, predicted: float, observed: float, error: float
-) -> dict[str, Any]:
-    return {
-        "minor_alleles": minor_alleles,
-        "bin": label,
-        "predictions": count,
-        "mean_predicted": float(predicted / count),
-        "observed": float(observed / count),
-        "calibration_error": error,
-    }
+        together = ProbabilityBins(self._edges)
+        for bins in self._bins:
+            together.merge(bins)
+        groups = zip(("any", *self.GENOTYPES), (together, *self._bins), strict=True)
+        return [{"minor_alleles": name} | row for name, bins in groups for row in bins.rows()]

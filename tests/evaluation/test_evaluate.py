@@ -346,7 +346,10 @@ def test_messages_name_absent_and_truncated_files(problem, role):
 
 @pytest.mark.parametrize(
     ("bins", "message"),
-    [(bins, "bins must be") for bins in [(), (0.1,), (0.1, 0.1), (0, 0.6), (-0.1, 0.5)]]
+    [
+        (bins, "bins=...: give two or more increasing")
+        for bins in [(), (0.1,), (0.1, 0.1), (0, 0.6), (-0.1, 0.5)]
+    ]
     + [(DEFAULT_BINS, r"is a file\. Give a folder")],
 )
 def test_invalid_arguments_are_refused_before_files_are_read(problem, bins, message):

@@ -146,7 +146,12 @@ def test_calibration_puts_edges_into_the_upper_bin_and_ignores_missing():
     calibration = GenotypeCalibration(edges=(0, 0.1, 1))
     probability = np.array([[[0.1, 0.9, 0.0], [np.nan] * 3, [1.0, 0.0, 0.0]]], dtype=np.float32)
     calibration.add(np.array([[1, 1, np.nan]]), probability)
-    assert calibration.count.tolist() == [[0, 1], [0, 1], [1, 0]]
+    found = {(row["minor_alleles"], row["bin"]): row["predictions"] for row in calibration.rows()}
+    assert found == {
+        ("any", "all"): 3, ("any", "[0,0.1)"): 1, ("any", "[0.1,1]"): 2,
+        ("0", "all"): 1, ("0", "[0.1,1]"): 1, ("1", "all"): 1, ("1", "[0.1,1]"): 1, ("2", "all"): 1,
+        ("2", "[0,0.1)"): 1,
+    }  # fmt: skip
 
 
 def test_a_curve_has_a_gap_where_a_bin_has_no_row():

@@ -8,8 +8,7 @@ Axes: X samples, M distinct texts of a locus, K alleles of a locus.
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,13 +16,12 @@ import numpy as np
 
 from spinimpute.genotypes.records import MAX_LABELS
 from spinimpute.genotypes.sites import LAST_POSITION, is_position, label_alt, label_parts
-from spinimpute.runtime.errors import InputError, why_no_file
-from spinimpute.runtime.unpacking import open_text, text_lines, why_unreadable
+from spinimpute.runtime.text_tables import TextTable
 
 COLUMNS = ("sample", "locus", "position", "allele1", "allele2")
 UNKNOWN = ""
 _HLA = "HLA-"  # may be left out before the name of a gene
-_MISSING = (UNKNOWN, ".", "NA", "NaN")
+MISSING = (UNKNOWN, ".", "NA", "NaN")
 
 
 class Locus(NamedTuple):
@@ -43,11 +41,12 @@ class TypesTable(NamedTuple):
     unknown_samples: list[str]  # samples that are not in the panel, sorted
 
 
-class _Row(NamedTuple):
+class TypesRow(NamedTuple):
+    """A row of a table of labels."""
+
     line: int
     sample: str
-    locus: str
-    position: int
+    position: int  # 0 if positions are not read
     alleles: tuple[str, str]
 
 
@@ -77,147 +76,125 @@ def read_types(path: str | Path, samples: Sequence[str], ploidy: np.ndarray) -> 
         names of a locus, rows that contradict each other, no sample of the panel, two labels of a haploid
         sample, or a locus with a single allele or more than MAX_LABELS.
     """
-    path = Path(path)
+    table = TextTable(path, "table of labels")
     index = {name: x for x, name in enumerate(samples)}
-    rows: dict[str, list[_Row]] = {}
-    unknown: set[str] = set()
-    for row in _rows(path):
-        if row.sample in index:
-            rows.setdefault(row.locus, []).append(row)
-        else:
-            unknown.add(row.sample)
-    if not rows:
-        raise _error(
-            path,
+    loci, unknown = [], set()
+    for name, rows in read_type_rows(table).items():
+        found = [row for row in rows if row.sample in index]
+        unknown |= {row.sample for row in rows if row.sample not in index}
+        if found:
+            loci.append(_locus(table, name, found, index, ploidy))
+    if not loci:
+        raise table.error(
             f"none of its {len(unknown)} samples is in the panel ({', '.join(sorted(unknown)[:3])})"
             if unknown
-            else "it has no row",
+            else "it has no row"
         )
-    names: dict[str, str] = {}
-    for name, found in rows.items():
-        other = names.setdefault(plain_locus(name), name)
-        if other != name:
-            raise _error(
-                path, f"{name} is the same locus as {other}. Use one of the two names", found[0].line
-            )
-    loci = [_locus(path, name, found, index, ploidy) for name, found in rows.items()]
     return TypesTable(sorted(loci, key=lambda locus: (locus.position, locus.name)), sorted(unknown))
 
 
-def _error(path: Path, what: str, line: int | None = None) -> InputError:
-    where = "" if line is None else f", line {line}"
-    return InputError("content", f"table of labels {path}{where}: {what}")
+def read_type_rows(table: TextTable, *, positions: bool = True) -> dict[str, list[TypesRow]]:
+    """Return the rows of each locus. Without `positions`, the column is not needed and not read.
 
-
-def _rows(path: Path) -> Iterator[_Row]:
-    if not path.is_file():  # a pipe can be opened only once
-        raise InputError("not-found", f"table of labels {path}: {why_no_file(path)}")
-    try:
-        with open_text(path, newline="") as file:
-            reader = csv.reader(text_lines(file), delimiter="\t")
-            header = next(filter(None, map(_header, reader)), None)
-            if header is None and not reader.line_num:
-                raise _error(path, "the file is empty")
-            header = header or []
-            absent = [name for name in COLUMNS if name not in header]
-            if absent:
-                raise _error(
-                    path,
-                    f"it has no column {', '.join(absent)}. It must be tab-separated, with a header line and "
-                    f"the columns {', '.join(COLUMNS)}",
-                )
-            column = [header.index(name) for name in COLUMNS]
-            for fields in reader:
-                if not any(map(str.strip, fields)):
-                    continue
-                line = reader.line_num
-                if len(fields) <= max(column):
-                    raise _error(path, f"{len(fields)} columns, expected {len(header)}", line)
-                yield _row(path, line, *(fields[i].strip() for i in column))
-    except (OSError, UnicodeError, csv.Error, EOFError) as error:
-        raise InputError("read", f"table of labels {path}: {why_unreadable(error)}") from error
-
-
-def _header(fields: Sequence[str]) -> list[str] | None:
-    """Return the names of the columns, or None for an empty line and a comment before the header.
-
-    The header, too, may begin with "#".
+    Raises InputError for what is wrong in a single row, and for two names of a locus.
     """
-    names = [name.strip().lower() for name in fields]
-    if not any(names):
-        return None
-    is_comment = names[0].startswith("#")
-    names[0] = names[0].removeprefix("#").strip()
-    return None if is_comment and COLUMNS[0] not in names else names
+    rows: dict[str, list[TypesRow]] = {}
+    names: dict[str, str] = {}
+    columns = COLUMNS if positions else tuple(name for name in COLUMNS if name != "position")
+    for line, (sample, locus, *position, first, second) in table.rows(columns):
+        if position and (not is_position(position[0]) or not 1 <= int(position[0]) <= LAST_POSITION):
+            raise table.error(f"the position is {position[0]!r}, expected 1 to {LAST_POSITION:,}", line)
+        alleles = parse_alleles(table, line, locus, (first, second))
+        other = names.setdefault(plain_locus(locus), locus)
+        if other != locus:
+            raise table.error(f"{locus} is the same locus as {other}. Use one of the two names", line)
+        row = TypesRow(line, sample, int(position[0]) if position else 0, alleles)
+        rows.setdefault(locus, []).append(row)
+    return rows
 
 
-def _row(path: Path, line: int, sample: str, locus: str, position: str, first: str, second: str) -> _Row:
-    if not is_position(position) or not 1 <= int(position) <= LAST_POSITION:
-        raise _error(path, f"the position is {position!r}, expected 1 to {LAST_POSITION:,}", line)
-    for text in (first, second):
+def parse_alleles(table: TextTable, line: int, locus: str, texts: tuple[str, str]) -> tuple[str, str]:
+    """Return two alleles without the name of the locus; UNKNOWN for a missing one.
+
+    Raises InputError if an allele is of another locus, or if a name is not valid.
+    """
+    for text in texts:
         prefix, star, _ = text.rpartition("*")
         if star and prefix and plain_locus(prefix) != plain_locus(locus):
-            raise _error(path, f"the allele {text} does not belong to the locus {locus}", line)
-    alleles = tuple(UNKNOWN if text in _MISSING else text.rpartition("*")[2] for text in (first, second))
-    for allele in (*alleles, "1"):  # "1": the locus must be valid also if both alleles are missing
+            raise table.error(f"the allele {text} does not belong to the locus {locus}", line)
+    first, second = (UNKNOWN if text in MISSING else text.rpartition("*")[2] for text in texts)
+    for allele in (first, second, "1"):  # "1": the locus must be valid also if both alleles are missing
         if allele != UNKNOWN and label_parts(label_alt(locus, allele)) != (locus, allele):
             locus_is_valid = label_parts(label_alt(locus, "1")) is not None
             what = f"the allele {allele!r}" if locus_is_valid else f"the locus {locus!r}"
-            raise _error(
-                path,
+            raise table.error(
                 f"{what} is not a valid name. Names have letters, digits and _ . + ( ) -, begin with a "
                 "letter or digit, and alleles may have colons between fields. If several alleles are "
                 "possible, give the fields that they share, or none",
                 line,
             )
-    return _Row(line, sample, locus, int(position), (alleles[0], alleles[1]))
+    return first, second
 
 
-def _locus(path: Path, name: str, rows: list[_Row], index: dict[str, int], ploidy: np.ndarray) -> Locus:
+def combine_rows(
+    table: TextTable, locus: str, rows: list[TypesRow]
+) -> dict[str, tuple[int, tuple[str, str]]]:
+    """Return the last line and the two labels of each sample. Raises InputError for contradictions."""
+    pairs: dict[str, tuple[int, tuple[str, str]]] = {}
+    for row in rows:
+        line, before = pairs.get(row.sample, (row.line, (UNKNOWN, UNKNOWN)))
+        combined = _combine(before, row.alleles)
+        if combined is None:
+            raise table.error(
+                f"sample {row.sample} has {_pair_text(row.alleles)} at {locus}, which contradicts "
+                f"{_pair_text(before)} in line {line}",
+                row.line,
+            )
+        pairs[row.sample] = row.line, combined
+    return pairs
+
+
+def single_label(
+    table: TextTable, line: int, sample: str, locus: str, pair: tuple[str, str], where: str
+) -> str:
+    """Return the label of a haploid sample, which is in either column or in both.
+
+    Raises InputError for two labels. `where` is where the sample has a single copy, for the message.
+    """
+    label = _finer(*pair)
+    if label is None:
+        raise table.error(f"sample {sample} has {_pair_text(pair)} at {locus}, but one copy {where}", line)
+    return label
+
+
+def _locus(
+    table: TextTable, name: str, rows: list[TypesRow], index: dict[str, int], ploidy: np.ndarray
+) -> Locus:
     first = rows[0]
     for row in rows:
         if row.position != first.position:
-            raise _error(
-                path,
+            raise table.error(
                 f"{name} is at {row.position}, but at {first.position} in line {first.line}. A locus has one "
                 "position",
                 row.line,
             )
-    pairs: dict[int, tuple[int, tuple[str, str]]] = {}  # sample -> line and labels
-    for row in rows:
-        x = index[row.sample]
-        line, before = pairs.get(x, (row.line, (UNKNOWN, UNKNOWN)))
-        combined = _combine(before, row.alleles)
-        if combined is None:
-            raise _error(
-                path,
-                f"sample {row.sample} has {_pair_text(row.alleles)} at {name}, which contradicts "
-                f"{_pair_text(before)} in line {line}",
-                row.line,
-            )
-        if ploidy[x] == 1:
-            label = _finer(*combined)
-            if label is None:
-                raise _error(
-                    path,
-                    f"sample {row.sample} has {_pair_text(combined)} at {name}, but one copy of "
-                    "the chromosome",
-                    row.line,
-                )
-            combined = label, UNKNOWN
-        pairs[x] = row.line, combined
-    texts = sorted({text for _, pair in pairs.values() for text in pair} | {UNKNOWN})
+    pairs: dict[int, tuple[str, str]] = {}
+    for sample, (line, pair) in combine_rows(table, name, rows).items():
+        if ploidy[index[sample]] == 1:
+            pair = single_label(table, line, sample, name, pair, "of the chromosome"), UNKNOWN
+        pairs[index[sample]] = pair
+    texts = sorted({text for pair in pairs.values() for text in pair} | {UNKNOWN})
     alleles = [text for text in texts if text and not any(is_part(text, longer) for longer in texts)]
     if len(alleles) < 2:
-        raise _error(
-            path, f"the panel's samples have {len(alleles)} allele of {name}. At least two are needed"
+        raise table.error(
+            f"the panel's samples have {len(alleles)} allele of {name}. At least two are needed"
         )
     if len(alleles) > MAX_LABELS:
-        raise _error(path, f"{name} has {len(alleles)} alleles; at most {MAX_LABELS} are possible")
+        raise table.error(f"{name} has {len(alleles)} alleles; at most {MAX_LABELS} are possible")
     allowed_MK = np.array([[_fits(text, allele) for allele in alleles] for text in texts])
     number = {text: m for m, text in enumerate(texts)}
     text_X2 = np.zeros((len(index), 2), np.int64)
-    for x, (_, pair) in pairs.items():
+    for x, pair in pairs.items():
         text_X2[x] = number[pair[0]], number[pair[1]]
     return Locus(name, first.position, alleles, allowed_MK, text_X2)
 
