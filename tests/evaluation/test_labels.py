@@ -253,7 +253,7 @@ def test_the_command_writes_tables(run: Runner, tmp_path: Path) -> None:
     run(*command).refused("already exists; use --force")
     run(*command, "--force", "--bins", "0,0.3,1").ok()
     assert not (out / "labels_populations.tsv").exists()
-    assert "(0,0.3]" in (out / "labels_frequencies.tsv").read_text()
+    assert "(0.3,1]" in (out / "labels_frequencies.tsv").read_text()
 
 
 def test_options_that_do_not_belong_together(run: Runner, tmp_path: Path) -> None:
