@@ -26,6 +26,7 @@ from spinimpute.pipeline.trust.doubts import write_subpanel
 from spinimpute.predictors.haplotype_attention.copying import BLOCK_GAPS
 from spinimpute.predictors.haplotype_attention.tile import (
     CANDIDATES,
+    PanelTile,
     read_tile,
     tile_matches,
     tile_posteriors,
@@ -80,10 +81,14 @@ def copying_weights(
             write_subpanel(panel, site_T, kept_N, path)
             typed_TQ = read_alleles(panel, site_T, query_Q).astype(np.int8)
             with Panel.open(path) as others:
-                scale = recombination_scale(others, np.arange(len(site_T)))
+                typed_index = np.arange(len(site_T))
+                scale = recombination_scale(others, typed_index)
+                gap = int(np.searchsorted(others.position, position))
+                site = min(gap, len(site_T) - 1)
+                tile = read_tile(others, typed_index, gap // TILE_GAPS, Interval(site, site + 1))
                 starts = range(0, len(query_Q), _BATCH)
                 batches_TQ = [typed_TQ[:, first : first + _BATCH] for first in starts]
-                found = pool.map(partial(_weights, others, position, scale), batches_TQ)
+                found = pool.map(partial(_weights, tile, gap, scale), batches_TQ)
                 for first, weights in zip(starts, found, strict=True):
                     query_C = np.repeat(query_Q[first : first + _BATCH], np.diff(weights.first_N1))
                     pairs.append((query_C, kept_N[weights.haplotype_C], weights.weight_C))
@@ -95,12 +100,8 @@ def copying_weights(
     return CopyingWeights(haplotype_C[order].astype(np.int32), weight_C[order], first_N1)
 
 
-def _weights(panel: Panel, position: int, jumps_per_cM: float, typed_TQ: np.ndarray) -> CopyingWeights:
-    """Return the weights of queries at a position. All sites of the panel are typed."""
-    typed_index = np.arange(panel.n_sites)
-    gap = int(np.searchsorted(panel.position, position))
-    site = min(gap, panel.n_sites - 1)
-    tile = read_tile(panel, typed_index, gap // TILE_GAPS, Interval(site, site + 1))
+def _weights(tile: PanelTile, gap: int, jumps_per_cM: float, typed_TQ: np.ndarray) -> CopyingWeights:
+    """Return the weights of queries in a gap between typed sites. All sites of the tile's panel are typed."""
     typed_TQ = np.ascontiguousarray(typed_TQ)
     left, right = (tile_matches(tile, typed_TQ, CANDIDATES, on_left=side) for side in (True, False))
     alleles = TypedAlleles.from_alleles(typed_TQ[tile.typed.slice])
