@@ -17,6 +17,7 @@ from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, describe_
 from spinimpute.evaluation.imputed_file import BLOCK_SITES, ImputedReader
 from spinimpute.evaluation.result import BASELINE, IMPUTED, Evaluation, check_bins
 from spinimpute.evaluation.truth import Truth, read_panel, read_truth, read_typed_sites
+from spinimpute.evaluation.whole_genotypes import WholeGenotypes
 from spinimpute.genotypes.regions import parse_regions, summarize_regions
 from spinimpute.genotypes.sites import NoRecord, Region
 from spinimpute.panels.opening import get_panel_paths
@@ -78,7 +79,8 @@ def evaluate(
         sites are scored.
     out : path or None
         Folder for accuracy.tsv, samples.tsv, accuracy.png (if Matplotlib is installed) and, if the imputed
-        file has GP, calibration.tsv.
+        file has GP, calibration.tsv. Two more tables are written if the imputed file has multi-allelic
+        records: multiallelic.tsv and, with GP, multiallelic_calibration.tsv.
     bins : sequence of float
         Increasing bounds of the minor allele frequency bins, between 0 and 0.5.
     force : bool
@@ -117,6 +119,11 @@ def evaluate(
     pooled r2: it compares calls (GT) instead of dosages, counts ALT instead of minor alleles, groups sites by
     ALT frequency, and its bins include the lower edge instead of the upper.
 
+    ALT alleles of a multi-allelic record are compared one by one. The whole genotypes of a record are
+    compared, too, if the record has several ALT alleles in the panel and in the imputed file, and none of
+    them is typed. The imputed genotype is the most likely one by GP, or GT without GP. Alleles that the panel
+    lacks are wrong.
+
     The files of GLIMPSE2_concordance are PREFIX.error.spl.txt.gz, .error.grp, .error.cal, .rsquare.grp and
     .rsquare.spl. They follow the definitions of that program: genotypes that are not imputed do not count;
     SNPs and indels are separate, and other variants are skipped; the imputed genotype is the most likely one
@@ -153,7 +160,12 @@ def evaluate(
         true_genotypes = read_truth(truth_file, compared, frequencies, typed_keys, shares[0])
         tally = None if concordance is None else Concordance(len(compared), bins)
         begin_stage(progress, "comparing")
-        reader = ImputedReader(imputed_file, compared, true_genotypes, refuse_typed=typed is None)
+        whole_genotypes = WholeGenotypes(
+            true_genotypes.keys, true_genotypes.count, frequencies.frequency, true_genotypes.left_out_alleles
+        )
+        reader = ImputedReader(
+            imputed_file, compared, true_genotypes, whole_genotypes, refuse_typed=typed is None
+        )
         scores = _score(true_genotypes, reader, tally, shares[1])
     except NoRecord as error:
         raise InputError(
@@ -181,6 +193,8 @@ def evaluate(
         good_sites=count_good_sites(scores.imputed, minor_frequency),
         by_sample=_sample_rows(compared, scores.by_sample),
         calibration=scores.calibration.rows() or None,
+        multiallelic=whole_genotypes.frequency_rows(scores.imputed, minor_frequency, bins) or None,
+        multiallelic_calibration=whole_genotypes.calibration_rows() or None,
         scored_sites=len(true_genotypes.keys),
         missing_sites=int(scores.missing.sum()),
         missing_genotypes=scores.missing_genotypes,

@@ -26,7 +26,12 @@ ACCURACY_TABLE = "accuracy.tsv"
 ACCURACY_PLOT = "accuracy.png"
 CALIBRATION_TABLE = "calibration.tsv"
 SAMPLE_TABLE = "samples.tsv"
-FOLDER_FILES = (ACCURACY_TABLE, ACCURACY_PLOT, SAMPLE_TABLE, CALIBRATION_TABLE)
+MULTIALLELIC_TABLE = "multiallelic.tsv"
+MULTIALLELIC_CALIBRATION_TABLE = "multiallelic_calibration.tsv"
+FOLDER_FILES = (
+    ACCURACY_TABLE, ACCURACY_PLOT, SAMPLE_TABLE, CALIBRATION_TABLE, MULTIALLELIC_TABLE,
+    MULTIALLELIC_CALIBRATION_TABLE,
+)  # fmt: skip
 
 _TITLES = {"pooled_r2": "all genotypes of a bin", "mean_r2": "mean over variants"}
 _STYLES = {BASELINE: {"color": "0.55", "linestyle": "--", "marker": "s"}}
@@ -86,6 +91,8 @@ class EvaluationFiles:
                 ACCURACY_TABLE: evaluation.by_frequency,
                 SAMPLE_TABLE: evaluation.by_sample,
                 CALIBRATION_TABLE: evaluation.calibration,
+                MULTIALLELIC_TABLE: evaluation.multiallelic,
+                MULTIALLELIC_CALIBRATION_TABLE: evaluation.multiallelic_calibration,
             }
             curves = evaluation.accuracy_curves()
             draw = {ACCURACY_PLOT: partial(draw_accuracy, curves) if draws else None}

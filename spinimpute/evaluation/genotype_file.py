@@ -5,8 +5,11 @@ is a name without "chr", such as "20". Each ALT allele of a multi-allelic record
 alleles count as REF.
 """
 
+from __future__ import annotations
+
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,28 +99,34 @@ class GenotypeFile(VariantFile):
         ref, alts = self.alleles(record)
         return [(chrom, record.POS, ref.upper(), alt.upper()) for alt in alts]
 
-    def allele_counts(
-        self, record: Record, columns: np.ndarray | slice = slice(None), allele: int = 1
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the count of an ALT allele and the ploidy of samples, each int8 (n_samples,).
+    def calls(self, record: Record, columns: np.ndarray) -> RecordCalls:
+        """Return the genotypes (GT) of the samples with the indices `columns`.
 
-        `columns` are the indices of the samples, and `allele` is the number of the allele. The count is
-        MISSING if an allele of the genotype is missing. The record must have genotypes (GT). Raises
-        InputError if a sample has more than two alleles.
+        The record must have genotypes. Raises InputError if a sample has more than two alleles.
         """
         alleles = self.genotypes(record)[columns, :-1]
         ploidy = (alleles != -2).sum(1, dtype=np.int8)
         if alleles.shape[1] > 2 and (ploidy > 2).any():
             i = int(np.flatnonzero(ploidy > 2)[0])
-            name = self.samples[np.arange(len(self.samples))[columns][i]]
             raise InputError(
                 "content",
-                f"{self.name}: sample {name} has {ploidy[i]} alleles at {record.CHROM}:{record.POS}. "
-                "Genotypes of one or two alleles can be compared.",
+                f"{self.name}: sample {self.samples[columns[i]]} has {ploidy[i]} alleles at "
+                f"{record.CHROM}:{record.POS}. Genotypes of one or two alleles can be compared.",
             )
-        count = (alleles == allele).sum(1, dtype=np.int8)
-        count[(alleles == -1).any(1)] = MISSING
-        return count, ploidy
+        return RecordCalls(alleles, ploidy)
+
+
+class RecordCalls(NamedTuple):
+    """The genotypes of a record."""
+
+    alleles: np.ndarray  # int16 (n_samples, 1 or 2 or more): -1 if missing, -2 beyond the ploidy
+    ploidy: np.ndarray  # int8 (n_samples,)
+
+    def copies(self, allele: int) -> np.ndarray:
+        """Return the copies of an allele, int8 (n_samples,); MISSING if an allele is missing."""
+        count = (self.alleles == allele).sum(1, dtype=np.int8)
+        count[(self.alleles == -1).any(1)] = MISSING
+        return count
 
 
 def describe_ranges(ranges: Mapping[str, tuple[int, int, int]]) -> str:

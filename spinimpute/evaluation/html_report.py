@@ -57,6 +57,7 @@ def evaluation_report(evaluation: Evaluation, imputed: str, truth: str) -> Page:
             notes(warnings),
             _by_frequency(evaluation.accuracy_curves(), rows),
             _calibration(evaluation),
+            *_multiallelic(evaluation),
             _by_sample(evaluation),
             _not_scored(evaluation),
         ],
@@ -141,6 +142,40 @@ def _calibration(evaluation: Evaluation) -> Section:
             table(list(_CALIBRATION_COLUMNS.values()), body, "Calibration, all genotypes"),
         ],
     )
+
+
+def _multiallelic(evaluation: Evaluation) -> list[Section]:
+    """Return a section on multi-allelic records, if there are any."""
+    if evaluation.multiallelic is None:
+        return []
+    columns = {
+        "records": "records",
+        "genotypes": "genotypes",
+        "concordance": "concordance",
+        "nrc": "minor-allele concordance",
+        "alleles": "ALT alleles",
+        "pooled_r2": "pooled r²",
+        "mean_r2": "mean r²",
+    }
+    body: list[Row] = [
+        [percent(row["bin"]), *(row[name] for name in columns)] for row in evaluation.multiallelic
+    ]
+    parts = [
+        paragraph(
+            "Concordance: share of the whole genotypes that are right. Minor-allele concordance: the same "
+            "among genotypes with another than the most frequent allele in the truth or in the best guess. A "
+            "record is in the row of the frequency of all alleles but the most frequent one. r² compares the "
+            "ALT alleles one by one, in the rows of their own frequencies."
+        ),
+        table(["frequency", *columns.values()], body, "Multi-allelic records"),
+    ]
+    if evaluation.multiallelic_calibration is not None:
+        calibration: list[Row] = [
+            [row[name] for name in _CALIBRATION_COLUMNS] for row in evaluation.multiallelic_calibration
+        ]
+        title = "Calibration of the most likely genotypes"
+        parts.append(table(list(_CALIBRATION_COLUMNS.values()), calibration, title))
+    return [Section("Multi-allelic records", parts)]
 
 
 def _by_sample(evaluation: Evaluation) -> Section:

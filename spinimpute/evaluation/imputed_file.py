@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile
+from spinimpute.evaluation.genotype_file import DOSAGE_FIELDS, MISSING, GenotypeFile, RecordCalls, SiteKey
 from spinimpute.evaluation.truth import Truth, n_alleles, ploidy_rule
+from spinimpute.evaluation.whole_genotypes import BestGenotypes, WholeGenotypes
 from spinimpute.genotypes.builds import is_x
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.vcf.variant_file import Record
@@ -40,23 +42,65 @@ class _Allele(NamedTuple):
     n_alts: int
 
     @property
-    def copies(self) -> np.ndarray:
-        """Number of copies of the allele in each genotype of a diploid sample, in the order of GP."""
-        pairs = [(first, second) for second in range(self.n_alts + 1) for first in range(second + 1)]
-        return (np.array(pairs) == self.number).sum(axis=1)
+    def n_genotypes(self) -> int:
+        """Number of genotypes of a diploid sample."""
+        return (self.n_alts + 1) * (self.n_alts + 2) // 2
+
+    def probabilities(self, p_NG: np.ndarray, ploidy: np.ndarray) -> np.ndarray:
+        """Return the probabilities of 0, 1 and 2 copies, float32 (n_samples, 3). p_NG: GP in VCF's order."""
+        out = np.full((len(p_NG), 3), np.nan, dtype=np.float32)
+        n_alleles = self.n_alts + 1
+        if self.n_alts == 1:
+            out[:, : p_NG.shape[1]] = p_NG[:, :3]
+            return out
+        others = np.delete(np.arange(n_alleles), self.number)
+        haploid = ploidy == 1
+        out[haploid, 0] = p_NG[haploid][:, others].sum(axis=1)
+        out[haploid, 1] = p_NG[haploid, self.number]
+        if not haploid.all():
+            high, low = np.maximum(others, self.number), np.minimum(others, self.number)
+            p_XG = p_NG[~haploid]
+            one_copy = p_XG[:, high * (high + 1) // 2 + low].sum(axis=1)
+            two_copies = p_XG[:, self.number * (self.number + 3) // 2]
+            no_copy = np.maximum(p_XG.sum(axis=1) - one_copy - two_copies, 0)
+            out[~haploid] = np.stack([no_copy, one_copy, two_copies], axis=1)
+        return out
+
+
+class _Columns:
+    """The sample columns of a record. Each field is decoded once, also if the record has many ALT alleles."""
+
+    def __init__(self, file: GenotypeFile, record: Record, columns: np.ndarray) -> None:
+        self._file, self._record, self._columns = file, record, columns
+        self.formats = file.formats(record)
+        self._numbers: dict[str, np.ndarray] = {}
+        self.where = f"{record.CHROM}:{record.POS}"
+
+    def numbers(self, name: str) -> np.ndarray:
+        """Return the values of a field, float32 (n_samples, n_values), NaN where missing."""
+        if name not in self._numbers:
+            values = self._file.numbers(self._record, name).values
+            self._numbers[name] = values[self._columns].astype(np.float32)
+        return self._numbers[name]
+
+    @cached_property
+    def calls(self) -> RecordCalls:
+        """Genotypes (GT)."""
+        return self._file.calls(self._record, self._columns)
 
 
 @dataclass
 class ImputedReader:
     """Reader of the dosages of `samples` at the sites of `truth`; all other sites are skipped.
 
-    With `refuse_typed`, a site with INFO/TYPED raises InputError. `fields_used` collects the names of the
-    fields from which dosages were read.
+    Multi-allelic records are also compared as `whole_genotypes`. With `refuse_typed`, a site with INFO/TYPED
+    raises InputError. `fields_used` collects the names of the fields from which dosages were read.
     """
 
     file: GenotypeFile
     samples: Sequence[str]
     truth: Truth
+    whole_genotypes: WholeGenotypes
     refuse_typed: bool = False
     fields_used: set[str] = field(default_factory=set)
 
@@ -86,6 +130,8 @@ class ImputedReader:
         all_checked = False  # stays False on X, because the ploidy of males changes along X
         for record in self.file.records():
             keys = self.file.site_keys(record)
+            cells = _Columns(self.file, record, columns)
+            is_whole = len(keys) > 1 and self.whole_genotypes.compares(keys[0][:3])
             for number, key in enumerate(keys, start=1):
                 row = row_of.pop(key, None)
                 if row is None:
@@ -101,20 +147,34 @@ class ImputedReader:
                     chrom = key[0]
                     unchecked[:], all_checked = True, False
                 ploidy = self.truth.ploidy(slice(row, row + 1))[0]
-                if not all_checked and "GT" in self.file.formats(record):
+                if not all_checked and "GT" in cells.formats:
                     known = self.truth.count[row] != MISSING
-                    unchecked &= ~self._check_ploidy(record, columns, known, ploidy)
+                    unchecked &= ~self._check_ploidy(cells, key[0], known, ploidy)
                     all_checked = not (unchecked.any() or is_x(chrom))
                 allele = _Allele(number, len(keys))
-                probability = self._probability(record, columns, ploidy, allele) if "GP" in fields else None
+                probability = self._probability(cells, ploidy, allele) if "GP" in fields else None
                 rows.append(row)
-                dosages.append(self._dosage(record, columns, fields, probability, ploidy, allele))
+                dosages.append(self._dosage(cells, fields, probability, ploidy, allele))
                 probabilities.append(probability)
+                if is_whole:
+                    is_whole = False
+                    self._compare_whole_genotypes(cells, keys, ploidy)
                 if len(rows) == BLOCK_SITES:
                     yield self._block(rows, dosages, probabilities)
                     rows, dosages, probabilities = [], [], []
         if rows:
             yield self._block(rows, dosages, probabilities)
+
+    def _compare_whole_genotypes(self, cells: _Columns, keys: Sequence[SiteKey], ploidy: np.ndarray) -> None:
+        """Pass the most likely genotypes of a multi-allelic record on: those of GP or, without GP, of GT."""
+        allele = _Allele(1, len(keys))
+        if "GP" in cells.formats and self._fits(cells, "GP", ploidy, allele):
+            best = BestGenotypes.of_probabilities(cells.numbers("GP"), len(keys), ploidy)
+        elif "GT" in cells.formats:
+            best = BestGenotypes.of_calls(cells.calls.alleles, len(keys))
+        else:
+            return
+        self.whole_genotypes.add(keys, best, ploidy)
 
     def _block(
         self, rows: list[int], dosages: list[np.ndarray], probabilities: list[np.ndarray | None]
@@ -127,31 +187,31 @@ class ImputedReader:
 
     def _dosage(
         self,
-        record: Record,
-        columns: np.ndarray,
+        cells: _Columns,
         fields: Sequence[str],
         probability: np.ndarray | None,
         ploidy: np.ndarray,
         allele: _Allele,
     ) -> np.ndarray:
-        formats = self.file.formats(record)
-        usable = (name for name in fields if name in formats and self._fits(record, name, ploidy, allele))
+        usable = (
+            name for name in fields if name in cells.formats and self._fits(cells, name, ploidy, allele)
+        )
         field_name = next(usable, None)
         if field_name is None:
             raise InputError(
                 "content",
-                f"{self.file.name}: the record at {record.CHROM}:{record.POS} has none of the fields "
+                f"{self.file.name}: the record at {cells.where} has none of the fields "
                 f"{', '.join(DOSAGE_FIELDS)} with a value for each allele. Give the output of an imputation "
                 "program.",
             )
         self.fields_used.add(field_name)
         if field_name == "GT":
-            count, _ = self.file.allele_counts(record, columns, allele.number)
+            count = cells.calls.copies(allele.number)
             return np.where(count == MISSING, np.nan, count).astype(np.float32)
         if field_name == "GP":
             assert probability is not None  # GP is declared and in the record
             return np.where(ploidy == 1, probability[:, 1], probability[:, 1] + 2 * probability[:, 2])
-        values = self._numbers(record, field_name, columns)
+        values = cells.numbers(field_name)
         if field_name == "DS":
             dosage = values[:, allele.number - 1]
         else:
@@ -164,68 +224,51 @@ class ImputedReader:
             raise InputError(
                 "content",
                 f"{self.file.name}: sample {self.samples[i]} has {field_name} {dosage[i]:g} at "
-                f"{record.CHROM}:{record.POS}. A dosage must be between 0 and the number of alleles, "
+                f"{cells.where}. A dosage must be between 0 and the number of alleles, "
                 f"{ploidy[i]} in the truth.",
             )
         return dosage
 
-    def _fits(self, record: Record, name: str, ploidy: np.ndarray, allele: _Allele) -> bool:
+    @staticmethod
+    def _fits(cells: _Columns, name: str, ploidy: np.ndarray, allele: _Allele) -> bool:
         """Return whether a field of a multi-allelic record has values of each allele."""
         if name == "GT" or allele.n_alts == 1:
             return True
-        width = self.file.numbers(record, name).values.shape[1]
+        width = cells.numbers(name).shape[1]
         if name == "GP":
             is_haploid = width == allele.n_alts + 1 and bool((ploidy == 1).all())
-            return is_haploid or width == len(allele.copies)
+            return is_haploid or width == allele.n_genotypes
         return width in ((allele.n_alts,) if name == "DS" else (allele.n_alts, 2 * allele.n_alts))
 
-    def _probability(
-        self, record: Record, columns: np.ndarray, ploidy: np.ndarray, allele: _Allele
-    ) -> np.ndarray | None:
-        if "GP" not in self.file.formats(record) or not self._fits(record, "GP", ploidy, allele):
+    def _probability(self, cells: _Columns, ploidy: np.ndarray, allele: _Allele) -> np.ndarray | None:
+        if "GP" not in cells.formats or not self._fits(cells, "GP", ploidy, allele):
             return None
-        values = self._numbers(record, "GP", columns)
-        probability = np.full((len(columns), 3), np.nan, dtype=np.float32)
-        if allele.n_alts == 1:
-            probability[:, : values.shape[1]] = values[:, :3]
-        else:
-            haploid_values, is_allele = values[:, : allele.n_alts + 1], np.arange(allele.n_alts + 1)
-            is_allele = is_allele == allele.number
-            probability[:, 0] = haploid_values[:, ~is_allele].sum(axis=1)
-            probability[:, 1] = haploid_values[:, is_allele].sum(axis=1)
-            if (ploidy == 2).any():
-                of_diploid = np.stack([values[:, allele.copies == n].sum(axis=1) for n in range(3)], axis=1)
-                probability[ploidy == 2] = of_diploid[ploidy == 2]
+        values = cells.numbers("GP")
+        probability = allele.probabilities(values, ploidy)
         total = np.where(ploidy == 1, probability[:, :2].sum(1), probability.sum(1))
-        is_invalid = (np.abs(total - 1) > PROBABILITY_TOLERANCE) | (probability < 0).any(1)
+        is_invalid = (np.abs(total - 1) > PROBABILITY_TOLERANCE) | (values < 0).any(1)
         if is_invalid.any():
             i = int(np.argmax(is_invalid))
             gp_text = ",".join(f"{p:g}" for p in probability[i] if not np.isnan(p))
             raise InputError(
                 "content",
-                f"{self.file.name}: sample {self.samples[i]} has GP {gp_text} at "
-                f"{record.CHROM}:{record.POS}. Genotype probabilities must sum to 1; Phred-scaled GP are not "
-                "supported.",
+                f"{self.file.name}: sample {self.samples[i]} has GP {gp_text} at {cells.where}. Genotype "
+                "probabilities must sum to 1; Phred-scaled GP are not supported.",
             )
         return probability
 
-    def _numbers(self, record: Record, name: str, columns: np.ndarray) -> np.ndarray:
-        """Return the values of a field, float32 (n_samples, n_values), NaN where missing."""
-        return self.file.numbers(record, name).values[columns].astype(np.float32)
-
     def _check_ploidy(
-        self, record: Record, columns: np.ndarray, known: np.ndarray, truth_ploidy: np.ndarray
+        self, cells: _Columns, chrom: str, known: np.ndarray, truth_ploidy: np.ndarray
     ) -> np.ndarray:
         """Return which samples have known genotypes in both files; their ploidy must be equal."""
-        count, ploidy = self.file.allele_counts(record, columns)
-        known_in_both = known & (count != MISSING)
+        ploidy = cells.calls.ploidy
+        known_in_both = known & (cells.calls.copies(1) != MISSING)
         clash = np.flatnonzero(known_in_both & (ploidy != truth_ploidy))
         if len(clash):
             i = int(clash[0])
             raise InputError(
                 "content",
                 f"{self.file.name}: sample {self.samples[i]} has {n_alleles(int(ploidy[i]))} at "
-                f"{record.CHROM}:{record.POS} and {truth_ploidy[i]} in the truth. "
-                f"{ploidy_rule(self.file.chromosome(record.CHROM))}",
+                f"{cells.where} and {truth_ploidy[i]} in the truth. {ploidy_rule(chrom)}",
             )
         return known_in_both

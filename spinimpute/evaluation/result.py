@@ -56,6 +56,12 @@ class Evaluation:
     samples_in_panel: list[str]
     left_out: dict[str, int] = field(default_factory=dict)  # reason -> number of sites that are not scored
     fields_used: tuple[str, ...] = ()  # those of DS, HDS, GP and GT from which dosages were read
+    # Whole genotypes of multi-allelic records, a row for each bin of frequency, see
+    # `whole_genotypes.WholeGenotypes.frequency_rows`; None if there are no such records.
+    multiallelic: list[dict[str, Any]] | None = None
+    # calibration of the probabilities of their most likely genotypes (bin, predictions, mean_predicted,
+    # observed, calibration_error); None without GP
+    multiallelic_calibration: list[dict[str, Any]] | None = None
     # the compared regions, such as "20:1-1000"; empty if everything was compared
     regions: list[str] = field(default_factory=list)
 
@@ -146,4 +152,8 @@ def _caption(evaluation: Evaluation) -> str:
             row for row in evaluation.calibration if (row["minor_alleles"], row["bin"]) == ("any", "all")
         )
         lines.append(f"calibration error of GP: {overall['calibration_error']:.5f}")
+    if evaluation.multiallelic is not None:
+        row = evaluation.multiallelic[0]
+        share = _number(row["concordance"])
+        lines.append(f"{row['records']:,} multi-allelic records: {share} of the genotypes are right")
     return "\n".join(lines)

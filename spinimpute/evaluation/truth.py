@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from spinimpute.evaluation.genotype_file import MISSING, GenotypeFile, SiteKey, describe_ranges
+from spinimpute.evaluation.whole_genotypes import LeftOutAlleles, multiallelic_records
 from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.sites import plain_chromosome
@@ -161,6 +162,7 @@ class Truth:
     # uint8 (n_sites, ceil(n_samples / 8)), from `numpy.packbits`: whether the genotype is known and haploid
     haploid: np.ndarray
     left_out: dict[str, int]  # reason -> number of sites of the truth that are not scored
+    left_out_alleles: LeftOutAlleles  # those at positions where the panel has several ALT alleles
 
     def ploidy(self, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Return the ploidy of genotypes at some sites, int8 (n, n_samples); 2 if a genotype is unknown."""
@@ -185,6 +187,7 @@ def read_truth(
         raise InputError("content", f"{file.name} has no genotypes (GT). Give a file with called genotypes.")
     columns = np.array([file.samples.index(name) for name in samples], dtype=np.int64)
     left_out: Counter[str] = Counter()
+    left_out_alleles = LeftOutAlleles(multiallelic_records(panel.frequency))
     counts: dict[SiteKey, np.ndarray] = {}
     haploid: list[np.ndarray] = []
     ploidy_check = _PloidyCheck(file, samples)
@@ -192,10 +195,19 @@ def read_truth(
         if progress is not None and number % _RECORDS_PER_PROGRESS == 0:
             progress(min(number / max(len(panel.frequency), 1), 1.0))
         keys = file.site_keys(record)
+        is_needed = any(
+            key not in typed and (0 < panel.frequency.get(key, 0) < 1 or key[:3] in left_out_alleles.records)
+            for key in keys
+        )
+        calls = file.calls(record, columns) if is_needed and "GT" in file.formats(record) else None
         if not keys:
             left_out["without ALT in the truth"] += 1
         for allele, key in enumerate(keys, start=1):
             frequency = panel.frequency.get(key)
+            if key in typed:
+                left_out_alleles.typed.add(key[:3])
+            elif calls is not None and not 0 < (frequency or 0) < 1 and key[:3] in left_out_alleles.records:
+                left_out_alleles.add(key[:3], calls.copies(allele))
             if frequency is None:
                 left_out["not in the panel"] += 1
             elif key in typed:
@@ -204,14 +216,14 @@ def read_truth(
                 left_out["monomorphic in the panel"] += 1
             elif key in counts:
                 left_out["repeated in the truth"] += 1
-            elif "GT" not in file.formats(record):
+            elif calls is None:
                 left_out["without GT in the truth"] += 1
             else:
-                count, ploidy = file.allele_counts(record, columns, allele)
+                count = calls.copies(allele)
                 known = count != MISSING
-                ploidy_check.add(record, key[0], np.where(known, ploidy, 0))
+                ploidy_check.add(record, key[0], np.where(known, calls.ploidy, 0))
                 counts[key] = count
-                haploid.append(np.packbits(known & (ploidy == 1)))
+                haploid.append(np.packbits(known & (calls.ploidy == 1)))
     if not counts:
         raise InputError(
             "mismatch",
@@ -227,4 +239,5 @@ def read_truth(
         count=np.stack(list(counts.values())),
         haploid=np.stack(haploid),
         left_out=dict(left_out),
+        left_out_alleles=left_out_alleles,
     )
