@@ -56,7 +56,7 @@ NOT_RECORDED = (
 ONLY_FOR_ARRAYS = (
     "phasing", "samples", "samples_file",
     "keep_unmatched", "predictor", "model", "ambiguous", "min_typed_ratio", "loo",
-    "labels", "device", *(name for name in registry.options_by_name() if name != "max_memory"),
+    "device", *(name for name in registry.options_by_name() if name != "max_memory"),
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ Axes: T typed sites, U sites of a window, Q haplotypes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -70,6 +70,17 @@ class RecordRows:
         starts = np.flatnonzero(continues & ~np.append(False, continues[:-1])) - 1 + rows.start
         stops = np.flatnonzero(continues & ~np.append(continues[1:], False)) + 1 + rows.start
         return [Interval(*record) for record in zip(starts.tolist(), stops.tolist(), strict=True)]
+
+    def labels_within(self, sites: Sites, rows: Interval) -> Iterator[tuple[str, list[str], Interval]]:
+        """Yield locus, alleles and rows of each record of labels in an interval, which must not cut a record.
+
+        `sites` are the sites of the panel.
+        """
+        for record in self.multiallelic_within(rows):
+            parts = [label_parts(sites.alt[row]) for row in range(*record)]
+            labels = [part for part in parts if part is not None]
+            if len(labels) == len(parts):
+                yield labels[0][0], [allele for _, allele in labels], record
 
     def keep_whole(self, windows: Sequence[Interval]) -> list[Interval]:
         """Move the bounds of consecutive windows that cut a record to the end of the record."""

@@ -48,7 +48,7 @@ from spinimpute.predictors.registry import default_row, options_by_name
 from spinimpute.quality.stored_sums import ER2_SUMS_LINE, SUMS_LINE
 from spinimpute.quality.summary import ImputationSummary
 from spinimpute.runtime.devices import choose_threads
-from spinimpute.runtime.errors import InputError, argument, call
+from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.memory import within_budget
 from spinimpute.runtime.output_files import atomic_write, check_outputs
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
@@ -150,11 +150,10 @@ def impute(
     summary.warnings += plan.warnings
     tables = {table: Path(path) for table, path in output.leave_one_out_tables.items()}
     site_tables = get_site_tables(plan, out, output.sites)
-    label_tables = [] if output.labels is None else [Path(output.labels)]
-    outs = [*plan.outputs, *site_tables.values(), *tables.values(), *label_tables]
+    outs = [*plan.outputs, *site_tables.values(), *tables.values(), *output.label_tables]
     inputs = [*files, *get_panel_paths(panels), predictor.model, genetic_map, region.regions_file]
     report_paths = output.report_files.paths_to_check(outs)
-    later = [*report_paths, *tables.values(), *label_tables]  # are renamed after the imputed files
+    later = [*report_paths, *tables.values(), *output.label_tables]  # are renamed after the imputed files
     check_outputs([*outs, *report_paths], force, inputs, streamed=outs[0])
     check_stored_fields(choose_format(outs[0], output.output_type, output.mergeable), output.formats)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
@@ -255,11 +254,7 @@ def _check_arguments(
 ) -> None:
     """Raise InputError for invalid arguments, and for arguments that exclude each other."""
     _ = output.record_filter  # checks its limits
-    if output.labels is not None and str(output.labels).lower().endswith(".gz"):
-        raise InputError(
-            "argument",
-            f"{argument('labels', str(output.labels))}: the table is not compressed. Leave out .gz",
-        )
+    _ = output.label_tables  # checks the name
     if not files:
         raise InputError("arguments", "no target: give one file, or one for each chromosome")
     if phasing not in PHASING:
@@ -367,10 +362,8 @@ def _collect_quality(
             data.by_sample.add_calls(
                 matched.target.alleles[matched.match.target_index], matched.target.ploidy
             )
-    if output.labels is not None and summary.labels is None:
-        from spinimpute.quality.label_calls import LabelCalls
-
-        summary.labels = LabelCalls(list(first.target.samples))
+    if output.labels is not None:
+        summary.collect_labels(first.target.samples)
     wanted = output.leave_one_out or (reported and first.panel.haplotypes is not None)
     if wanted and summary.leave_one_out is None:
         from spinimpute.quality.leave_one_out import LeaveOneOutQuality
@@ -403,10 +396,5 @@ def _write_reports(
     if summary.leave_one_out is not None:
         for table, path in tables.items():
             summary.leave_one_out.write(table, stack.enter_context(atomic_write(path)))
-    if summary.labels is not None and output.labels is not None:
-        if not summary.labels.rows:
-            summary.warnings.append(
-                f"the table {output.labels} is empty: the panel has no labels in the imputed regions. "
-                f"Add labels to it with {call('add_labels')}"
-            )
-        summary.labels.write(stack.enter_context(atomic_write(Path(output.labels))))
+    for path in output.label_tables:
+        summary.write_labels(stack.enter_context(atomic_write(path)), path)

@@ -20,7 +20,7 @@ import numpy as np
 from spinimpute.genotypes.haplotypes import Haplotypes, sibling_haplotypes
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.records import RecordRows
-from spinimpute.genotypes.sites import SiteMatch, Sites, label_parts
+from spinimpute.genotypes.sites import SiteMatch, Sites
 from spinimpute.genotypes.untyped_intervals import far_from_typed
 from spinimpute.outputs.opening import RecordWriter
 from spinimpute.panels.reference import ReferencePanel
@@ -246,7 +246,9 @@ class WindowRecords:
         typed = np.zeros(len(p_UQ), dtype=bool)
         typed[typed_rows] = True
         if self.labels is not None:
-            self._add_labels(self.labels, window, p_UQ)
+            for locus, alleles, rows in panel.records.labels_within(panel.sites, window):
+                p_KQ = p_UQ[rows.start - window.start : rows.stop - window.start]
+                self.labels.add(locus, alleles, p_KQ, self.target.ploidy)
         if self.report_data is not None:
             quality = site_quality(site_sums(p_UQ))
             self.report_data.add_window(panel, window.slice, p_UQ, quality, typed, self.target.ploidy)
@@ -289,13 +291,3 @@ class WindowRecords:
         writer.write_block(
             RecordBlock(panel.chrom, sites, p_UQ, info, alleles_UQ, typed, continues=continues)
         )
-
-    def _add_labels(self, labels: LabelCalls, window: Interval, p_UQ: np.ndarray) -> None:
-        """Add the loci of labels that a window contains."""
-        panel = self.panel
-        for rows in panel.records.multiallelic_within(window):
-            parts = [label_parts(panel.sites.alt[row]) for row in range(*rows)]
-            names = [part[1] for part in parts if part is not None]
-            if parts[0] is not None and len(names) == len(parts):
-                p_KQ = p_UQ[rows.start - window.start : rows.stop - window.start]
-                labels.add(parts[0][0], names, p_KQ, self.target.ploidy)

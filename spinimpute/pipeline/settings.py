@@ -175,6 +175,18 @@ class OutputSettings(FileSettings):
     split_multiallelic: bool = False
 
     @property
+    def label_tables(self) -> list[Path]:
+        """Return the path of the table of labels, if there is one, in a list. Raises InputError for .gz."""
+        if self.labels is None:
+            return []
+        if str(self.labels).lower().endswith(".gz"):
+            raise InputError(
+                "argument",
+                f"{argument('labels', str(self.labels))}: the table is not compressed. Leave out .gz",
+            )
+        return [Path(self.labels)]
+
+    @property
     def record_filter(self) -> RecordFilter:
         """The filter of the records. Raises InputError if a limit is out of range, or with `mergeable`."""
         record_filter = RecordFilter(self.min_r2, self.min_maf)

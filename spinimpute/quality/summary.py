@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from spinimpute.genotypes.untyped_intervals import IntervalCounts
 from spinimpute.quality.coverage import Coverage
-from spinimpute.runtime.errors import argument, printable
+from spinimpute.runtime.errors import argument, call, printable
 
 if TYPE_CHECKING:
     from spinimpute.quality.label_calls import LabelCalls
@@ -63,6 +64,7 @@ class RunSummary:
     # number of records that were not used, by reason
     skipped: dict[str, int] = field(default_factory=dict, kw_only=True)
 
+    labels: LabelCalls | None = field(default=None, kw_only=True)  # most likely labels, if requested
     written_sites: int = field(default=0, kw_only=True)
     left_out_sites: int = field(default=0, kw_only=True)  # number of sites that the filters left out
 
@@ -77,6 +79,22 @@ class RunSummary:
         """Add the numbers of records of a file that were not used, by reason."""
         for reason, count in skipped.items():
             self.skipped[reason] = self.skipped.get(reason, 0) + count
+
+    def collect_labels(self, samples: Sequence[str]) -> None:
+        """Prepare to collect the labels of the samples, unless a chromosome before has done it."""
+        from spinimpute.quality.label_calls import LabelCalls  # imported here: few runs need it
+
+        self.labels = self.labels or LabelCalls(list(samples))
+
+    def write_labels(self, partial: Path, path: Path) -> None:
+        """Write the table of labels to `partial`, to be renamed to `path`. Warn if it is empty."""
+        assert self.labels is not None, "`collect_labels` made them"
+        if not self.labels.rows:
+            self.warnings.append(
+                f"the table {path} is empty: the panel has no labels in the imputed regions. "
+                f"Add labels to it with {call('add_labels')}"
+            )
+        self.labels.write(partial)
 
     def count_left_out(self, n_sites: int) -> None:
         """Subtract sites that the filters left out from the written ones."""
@@ -144,7 +162,6 @@ class ImputationSummary(RunSummary):
     # reasons to refuse the target unless `force` is set; they are also in the warnings
     refusals: list[str] = field(default_factory=list)
     leave_one_out: LeaveOneOutQuality | None = None  # accuracy at typed sites, if requested
-    labels: LabelCalls | None = None  # most likely labels of the samples, if requested
 
     def count_phased(self, unphased_TX: np.ndarray) -> None:
         """Count the heterozygotes that the run phases: those that are unphased in the target, bool (T, X)."""

@@ -24,7 +24,7 @@ from spinimpute.quality.stored_sums import SUMS_LINE
 from spinimpute.quality.summary import SequencedSummary
 from spinimpute.runtime.devices import choose_threads
 from spinimpute.runtime.memory import fewer_samples, within_budget
-from spinimpute.runtime.output_files import check_outputs
+from spinimpute.runtime.output_files import atomic_write, check_outputs
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 from spinimpute.sequencing.alignment_file import is_cram
 
@@ -62,8 +62,8 @@ def impute_sequenced(
         The panel sites to impute. Default: all. The default buffer is 1 cM. Regions whose buffers overlap are
         imputed together, so their results depend on which other regions are given.
     output : OutputSettings
-        Formats, decimals, type and header lines of the file, filters, the table of sites, `mergeable`, and a
-        report. Other settings are ignored.
+        Formats, decimals, type and header lines of the file, filters, the tables of sites and labels,
+        `mergeable`, and a report. Other settings are ignored.
     resources : Resources
         Threads and memory. Fewer threads are used if the memory budget is too small for all.
     force : bool
@@ -97,8 +97,9 @@ def impute_sequenced(
     summary.warnings += plan.warnings
     inputs = [*get_panel_paths(panels), genetic_map, *sequencing.paths, region.regions_file]
     site_tables = get_site_tables(plan, out, output.sites)
-    outs = [*plan.outputs, *site_tables.values()]
+    outs = [*plan.outputs, *site_tables.values(), *output.label_tables]
     report_paths = output.report_files.paths_to_check(outs)
+    later = [*report_paths, *output.label_tables]  # are renamed after the imputed files
     check_outputs([*outs, *report_paths], force, inputs, streamed=outs[0])
     check_stored_fields(choose_format(outs[0], output.output_type, output.mergeable), output.formats)
     if sequencing.reference is not None and not _any_cram(sequencing):
@@ -107,7 +108,7 @@ def impute_sequenced(
     sexes = sequencing.sexes
     with (
         ExitStack() as reports,
-        open_outputs(plan, summary, output, threads, sexes, site_tables, report_paths) as outputs,
+        open_outputs(plan, summary, output, threads, sexes, site_tables, later) as outputs,
     ):
         for step in outputs.steps(progress):
             samples, panel_parts = sequencing, step.chromosome.panels
@@ -129,6 +130,8 @@ def impute_sequenced(
         summary.warnings += summary.coverage.warnings()  # of all chromosomes
         if output.report_files.is_requested:
             _write_report(summary, output, sequencing, panels, reports)
+        for path in output.label_tables:
+            summary.write_labels(reports.enter_context(atomic_write(path)), path)
     return summary
 
 
@@ -166,6 +169,8 @@ def _impute_intervals(
         summary.note_few_samples(n_samples)
     if output.report_files.is_requested:
         _collect_report_data(summary, output, sequencing, intervals)
+    if output.labels is not None:
+        summary.collect_labels(summary.samples)
     threads = min(
         threads_within(
             resources.max_memory, one.panel, one.sites, n_samples, step.files.threads, one.likelihoods.bases_X

@@ -29,7 +29,7 @@ def write_records(
     write_sums: bool,
     record_rows: RecordRows,
 ) -> None:
-    """Write the requested sites of an interval, and add their quality to the report data.
+    """Write the requested sites of an interval, and add them to the report data and to the labels.
 
     imputed: yields, window by window, the first panel site and P(ALT) of its sites, float (S, 2, X).
     write_sums: whether to write what `merge` needs. record_rows: panel sites that are one record.
@@ -45,6 +45,11 @@ def write_records(
             return
         with summary.stage("write"):
             for sites in interval.written_within(start, start + len(imputed_S2X)):
+                if summary.labels is not None:
+                    for locus, alleles, rows_K in panel.records.labels_within(panel.sites, sites):
+                        p_K2X = imputed_S2X[rows_K.start - start : rows_K.stop - start]
+                        p_KQ = to_haplotype_columns(p_K2X, haploid_X)
+                        summary.labels.add(locus, alleles, p_KQ, ploidy)
                 starts = range(*sites, max_rows)
                 blocks = [Interval(first, min(first + max_rows, sites.stop)) for first in starts]
                 for block in record_rows.keep_whole(blocks):

@@ -15,6 +15,8 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.reader import read_haplotypes
 from tests.conftest import Runner
 
+pytestmark = pytest.mark.slow
+
 
 def labels_of_haplotypes(panel: spinimpute.Panel, site: int) -> tuple[np.ndarray, list[int]]:
     """Return a label for each haplotype, its pattern at three common sites near a site, and these sites."""
@@ -30,6 +32,20 @@ def write_table(path: Path, panel: spinimpute.Panel, position: int, label_N: Seq
     for x, name in enumerate(panel.samples):
         first, second = sorted(label_N[2 * x : 2 * x + 2])
         lines.append(f"{name}\tHLA-A\t{position}\t0{first}:01\t0{second}:01\n")
+    path.write_text("".join(lines))
+    return path
+
+
+def write_truth(path: Path, panel: spinimpute.Panel, example: Path, sites: Sequence[int]) -> Path:
+    """Write the true labels of the example's target: patterns at the sites of `labels_of_haplotypes`."""
+    truth = read_haplotypes(example / "truth.vcf.gz", allow_unphased=True)
+    match = match_sites(panel.sites, truth.sites)
+    row_of = dict(zip(match.panel_index.tolist(), match.target_index.tolist(), strict=True))
+    true_Q = sum(2**i * truth.alleles[row_of[x]].astype(int) for i, x in enumerate(sites))
+    lines = ["sample\tlocus\tallele1\tallele2\n"]
+    for number, sample in enumerate(truth.samples):
+        first, second = true_Q[2 * number : 2 * number + 2]
+        lines.append(f"{sample}\tA\t0{first}:01\t0{second}:01\n")
     path.write_text("".join(lines))
     return path
 
@@ -90,24 +106,47 @@ def test_labels_are_imputed(
     run.impute(example / "target.vcf.gz", labelled, tmp_path / "out.vcf.gz", *arguments).ok()
     with (tmp_path / "calls.tsv").open() as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
-    truth = read_haplotypes(example / "truth.vcf.gz", allow_unphased=True)
-    match = match_sites(panel.sites, truth.sites)
-    row_of = dict(zip(match.panel_index.tolist(), match.target_index.tolist(), strict=True))
-    true_Q = sum(2**i * truth.alleles[row_of[x]].astype(int) for i, x in enumerate(sites))
-    right = 0
-    for number, sample in enumerate(truth.samples):
-        (row,) = (row for row in rows if row["sample"] == sample and row["fields"] == "2")
-        wanted = sorted(f"0{label}:01" for label in true_Q[2 * number : 2 * number + 2])
-        right += sorted([row["allele1"], row["allele2"]]) == wanted
+    truth = write_truth(tmp_path / "truth.tsv", panel, example, sites)
+    for row in rows:
         assert 0 < float(row["probability"]) <= min(float(row[f"probability{n}"]) for n in (1, 2)) + 1e-4
-    assert right / len(truth.samples) > 0.85
-    assert len(rows) == 2 * len(truth.samples)
+    result = spinimpute.evaluate_labels(tmp_path / "calls.tsv", truth)
+    assert min(row["pair_accuracy"] for row in result.by_locus) > 0.85
+    assert len(rows) == 2 * len(result.samples)
 
     without = run.impute(
         example / "target.vcf.gz", panel.path, tmp_path / "x.vcf.gz", *arguments[:1], tmp_path / "e.tsv"
     )
     without.ok("has no labels in the imputed regions")
     assert len((tmp_path / "e.tsv").read_text().splitlines()) == 1
+
+
+def test_labels_of_sequenced_samples(
+    example_panel: spinimpute.Panel, example: Path, tmp_path: Path, run: Runner
+) -> None:
+    panel, site = example_panel, example_panel.n_sites // 2
+    label_N, sites = labels_of_haplotypes(panel, site)
+    types = write_table(tmp_path / "types.tsv", panel, int(panel.position[site]), label_N.tolist())
+    labelled = tmp_path / "labels.spin"
+    add_labels(panel.path, types, labelled)
+    tables = [tmp_path / name for name in ("calls.tsv", "split.tsv", "region.tsv")]
+    region = f"{panel.chrom}:{panel.position[site - 500]}-{panel.position[site + 500]}"
+    likelihoods = ("impute", "--gl", example / "truth.vcf.gz", "--region", region, "--panel")
+    for table, more in zip(tables, ([], ["--split-multiallelic"], []), strict=True):
+        chosen = panel.path if table is tables[2] else labelled
+        out = tmp_path / f"{table.stem}.vcf.gz"
+        printed = run(*likelihoods, chosen, "--out", out, "--labels", table, *more).ok()
+    assert "has no labels in the imputed regions" in printed.err
+    assert len(tables[2].read_text().splitlines()) == 1
+    assert tables[0].read_bytes() == tables[1].read_bytes()
+    truth = write_truth(tmp_path / "truth.tsv", panel, example, sites)
+    result = spinimpute.evaluate_labels(tables[0], truth)
+    assert {row["fields"] for row in result.by_locus} == {1, 2}
+    assert min(row["pair_accuracy"] for row in result.by_locus) > 0.9
+    run(*likelihoods, labelled, "--out", tmp_path / "n.bcf", "--labels", tables[0]).refused("already exists")
+    run(*likelihoods, labelled, "--out", tmp_path / "n.bcf", "--labels", tmp_path / "n.tsv.gz").refused(
+        "the table is not compressed. Leave out .gz"
+    )
+    assert not (tmp_path / "n.bcf").exists()
 
 
 def test_a_locus_with_many_labels(
