@@ -1,8 +1,8 @@
 """Reader of VCF and BCF files for `evaluate`: truth, imputed file, panel and target.
 
-Sites of different files are matched by their keys: (plain chromosome, position, REF, ALT). A plain chromosome
-is a name without "chr", such as "20". Each ALT allele of a multi-allelic record is a site, at which all other
-alleles count as REF.
+Sites of different files are matched by their keys: (plain chromosome, position, REF, ALT). The ALT of a
+structural variant includes its END, see `Sites.keys`. A plain chromosome is a name without "chr", such as
+"20". Each ALT allele of a multi-allelic record is a site, at which all other alleles count as REF.
 """
 
 from __future__ import annotations
@@ -13,7 +13,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.sites import NoRecord, Region, chromosome_names, plain_chromosome, same_chromosome
+from spinimpute.genotypes.sites import (
+    NoRecord,
+    Region,
+    alt_key,
+    chromosome_names,
+    plain_chromosome,
+    same_chromosome,
+)
+from spinimpute.genotypes.structural import StructuralVariant
 from spinimpute.runtime.errors import InputError
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import Record, VariantFile
@@ -97,7 +105,10 @@ class GenotypeFile(VariantFile):
         """Return the site keys of a record, one for each ALT."""
         chrom = self.chromosome(record.CHROM)
         ref, alts = self.alleles(record)
-        return [(chrom, record.POS, ref.upper(), alt.upper()) for alt in alts]
+        variants: Sequence[StructuralVariant | None] = [None] * len(alts)
+        variants = self.structural(record, ref, alts) or variants
+        pairs = zip(alts, variants, strict=True)
+        return [(chrom, record.POS, ref.upper(), alt_key(alt, variant)) for alt, variant in pairs]
 
     def calls(self, record: Record, columns: np.ndarray) -> RecordCalls:
         """Return the genotypes (GT) of the samples with the indices `columns`.

@@ -1,7 +1,8 @@
 """Records of a panel with several ALT alleles.
 
 A panel stores a multi-allelic record as one biallelic site ("row") for each ALT. The rows of a record are
-neighbours: they have equal positions and REF, and the panel marks them as split from a multi-allelic record.
+neighbours: they have equal positions, REF and END, and the panel marks them as split from a multi-allelic
+record.
 Labels, such as HLA types, are ALTs of one record if they are of the same locus.
 Every other row is a record of its own. A haplotype has one allele of a record, so the probabilities of its
 ALT alleles and of REF add up to 1.
@@ -47,7 +48,8 @@ class RecordRows:
         continues[1:] = multiallelic[1:] & multiallelic[:-1] & (np.diff(position) == 0)
         for row in np.flatnonzero(continues).tolist():
             same_ref = sites.ref[row].upper() == sites.ref[row - 1].upper()
-            continues[row] = same_ref and _locus(sites.alt[row]) == _locus(sites.alt[row - 1])
+            same_end = _end(sites, row) == _end(sites, row - 1)
+            continues[row] = same_ref and same_end and _locus(sites.alt[row]) == _locus(sites.alt[row - 1])
         is_label = label_rows(sites, multiallelic, Interval(0, len(sites)))
         records = cls(continues, np.where(is_label, frequency, 0).astype(np.float32))
         for rows in records.multiallelic_within(Interval(0, len(position))):
@@ -126,6 +128,12 @@ class RecordRows:
             np.divide(p_KQ, total_Q, out=p_KQ, where=total_Q > (0 if is_label else 1))
 
 
+def _end(sites: Sites, row: int) -> int:
+    """Return END of a structural variant, otherwise 0."""
+    variant = sites.structural.get(row)
+    return 0 if variant is None else variant.end
+
+
 def _locus(alt: str) -> str | None:
     parts = label_parts(alt)
     return None if parts is None else parts[0]
@@ -140,7 +148,13 @@ def label_rows(sites: Sites, multiallelic: np.ndarray, rows: Interval) -> np.nda
 
 
 def record_order(sites: Sites, multiallelic: np.ndarray) -> np.ndarray:
-    """Return the order of a panel's rows, int64 (n,): by position, REF, whether biallelic, and ALT."""
+    """Return the order of a panel's rows, int64 (n,): by position, REF, whether biallelic, END, and ALT.
+
+    The END of a site that is no structural variant is 0.
+    """
     rows = zip(sites.keys(), multiallelic.tolist(), strict=True)
-    keys = [(position, ref, not several, alt) for (position, ref, alt), several in rows]
+    keys = [
+        (position, ref, not several, _end(sites, row), alt)
+        for row, ((position, ref, alt), several) in enumerate(rows)
+    ]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)

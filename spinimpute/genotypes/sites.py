@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from spinimpute.genotypes.structural import SPANNED, StructuralVariant
 from spinimpute.runtime.errors import InputError, argument
 
 LAST_POSITION = 2**31 - 1  # the largest position that BCF can hold
@@ -24,6 +25,7 @@ ON_ANOTHER_CHROMOSOME = "on another chromosome"
 NO_ALT = "no ALT allele"
 SPANNING_DELETION = "ALT * (spanning deletion)"
 SYMBOLIC = "symbolic ALT"
+BREAKEND = "breakend ALT"
 AT_POSITION_0 = "at position 0, the telomere"
 BEYOND_LAST = "at a position beyond 2,147,483,647"
 NO_REF = "REF is not a sequence of bases"
@@ -84,7 +86,16 @@ def is_position(text: str | bytes) -> bool:
 
 def unusable_alt(alt: str) -> str:
     """Return the reason to skip an ALT that is not a sequence of bases; "" if it is one."""
-    return "" if alt.isalpha() else {"*": SPANNING_DELETION, ".": NO_ALT}.get(alt, SYMBOLIC)
+    if alt.isalpha():
+        return ""
+    if "[" in alt or "]" in alt or (alt != "." and (alt.startswith(".") or alt.endswith("."))):
+        return BREAKEND
+    return {SPANNED: SPANNING_DELETION, ".": NO_ALT}.get(alt, SYMBOLIC)
+
+
+def alt_key(alt: str, variant: StructuralVariant | None) -> str:
+    """Return ALT as in `Sites.keys`."""
+    return f"{alt.upper()};END={variant.end}" if variant and alt.startswith("<") else alt.upper()
 
 
 def label_alt(locus: str, allele: str) -> str:
@@ -158,23 +169,51 @@ class Region:
 
 @dataclass(frozen=True, eq=False)
 class Sites:
-    """Biallelic sites of one chromosome in file order; the ID is "." for sites without one."""
+    """Biallelic sites of one chromosome in file order; the ID is "." for sites without one.
+
+    `structural` maps the index of each site of a record with symbolic ALT alleles to its INFO fields.
+    """
 
     chrom: str  # name in the file
     position: np.ndarray  # int64 (n,), 1-based, non-decreasing
     ref: list[str]
     alt: list[str]
     id: list[str]
+    structural: Mapping[int, StructuralVariant] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.position)
 
     def keys(self) -> list[tuple[int, str, str]]:
-        """Return (position, REF, ALT) of each site, in upper case: the key of a site on its chromosome."""
-        return [
+        """Return (position, REF, ALT) of each site, in upper case: the key of a site on its chromosome.
+
+        The END of a structural variant follows its ALT, as in "<DEL>;END=5000".
+        """
+        keys = [
             (position, ref.upper(), alt.upper())
             for position, ref, alt in zip(self.position.tolist(), self.ref, self.alt, strict=True)
         ]
+        for index in self.structural:
+            keys[index] = (keys[index][0], *self.alleles(index))
+        return keys
+
+    def alleles(self, index: int) -> tuple[str, str]:
+        """Return REF and ALT of a site as in its key, see `keys`."""
+        return self.ref[index].upper(), alt_key(self.alt[index], self.structural.get(index))
+
+    def symbolic_keys(self) -> set[tuple[int, str, str]]:
+        """Return the keys of symbolic alleles of structural variants, and of alleles *."""
+        rows = [row for row in self.structural if self.alt[row].startswith("<")]
+        if SPANNED in self.alt:
+            rows += [row for row, alt in enumerate(self.alt) if alt == SPANNED]
+        return {(int(self.position[row]), *self.alleles(row)) for row in rows}
+
+    def last_position(self) -> np.ndarray:
+        """Return the last position of each record, int64 (n,): END, or the last base of REF."""
+        last = self.position + np.array([len(ref) - 1 for ref in self.ref], np.int64)
+        for index, variant in self.structural.items():
+            last[index] = variant.end
+        return last
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return the sites as arrays for `pandas.DataFrame`: chromosome, position, ref, alt and id."""
@@ -187,7 +226,12 @@ class Sites:
         """Return the sites at `indices` (integers, booleans or a slice), in that order."""
         if isinstance(indices, slice):
             return Sites(
-                self.chrom, self.position[indices], self.ref[indices], self.alt[indices], self.id[indices]
+                self.chrom,
+                self.position[indices],
+                self.ref[indices],
+                self.alt[indices],
+                self.id[indices],
+                self._take_structural(range(len(self))[indices]) if self.structural else {},
             )
         index = np.asarray(indices)
         chosen = (np.flatnonzero(index) if index.dtype == bool else index).tolist()
@@ -197,17 +241,28 @@ class Sites:
             [self.ref[i] for i in chosen],
             [self.alt[i] for i in chosen],
             [self.id[i] for i in chosen],
+            self._take_structural(chosen) if self.structural else {},
         )
+
+    def _take_structural(self, chosen: Iterable[int]) -> dict[int, StructuralVariant]:
+        return {new: self.structural[old] for new, old in enumerate(chosen) if old in self.structural}
 
     @classmethod
     def concatenate(cls, blocks: Sequence[Sites]) -> Sites:
         """Join at least one block of sites of the same chromosome."""
+        starts = np.cumsum([0, *map(len, blocks[:-1])]).tolist()
+        structural = {
+            start + row: variant
+            for start, block in zip(starts, blocks, strict=True)
+            for row, variant in block.structural.items()
+        }
         return cls(
             blocks[0].chrom,
             np.concatenate([block.position for block in blocks]),
             [ref for block in blocks for ref in block.ref],
             [alt for block in blocks for alt in block.alt],
             [name for block in blocks for name in block.id],
+            structural,
         )
 
 
@@ -255,8 +310,8 @@ def match_sites(panel: Sites, target: Sites) -> SiteMatch:
         if start == stop:
             reasons[index] = POSITION_NOT_IN_PANEL
             continue
-        alleles = (target.ref[index].upper(), target.alt[index].upper())
-        candidates = [(panel.ref[i].upper(), panel.alt[i].upper()) for i in range(start, stop)]
+        alleles = target.alleles(index)
+        candidates = [panel.alleles(i) for i in range(start, stop)]
         if alleles not in candidates:
             reasons[index] = SWAPPED if alleles[::-1] in candidates else ALLELES_DIFFER
             continue
@@ -307,15 +362,15 @@ UNKNOWN_ALLELE = "N"
 
 
 def complement(bases: str) -> str:
-    """Replace each base by its complement, without reversing the order; keep other characters."""
-    return bases.translate(_COMPLEMENT)
+    """Replace each base by its complement, without reversing the order; keep symbolic alleles."""
+    return bases if bases.startswith("<") else bases.translate(_COMPLEMENT)
 
 
 def snp_alleles(panel: Sites) -> dict[int, list[tuple[str, str]]]:
     """Return REF and ALT of the panel's SNPs by position."""
     alleles: dict[int, list[tuple[str, str]]] = {}
     for position, ref, alt in zip(panel.position.tolist(), panel.ref, panel.alt, strict=True):
-        if len(ref) == len(alt) == 1:
+        if len(ref) == len(alt) == 1 and alt != SPANNED:
             alleles.setdefault(position, []).append((ref.upper(), alt.upper()))
     return alleles
 
@@ -349,8 +404,9 @@ class ExclusiveAlleles:
     def of(cls, sites: Sites, typed_index: np.ndarray) -> ExclusiveAlleles:
         """Find the pairs of sites with the same position and REF and the same kind of ALT.
 
-        The kind is whether ALT is as long as REF. An insertion does not exclude a SNP at the base before it,
-        because panels contain haplotypes with both. typed_index: the typed panel sites, increasing.
+        The kind is whether ALT is as long as REF, and END of a structural variant. An insertion does not
+        exclude a SNP at the base before it, because panels contain haplotypes with both. typed_index: the
+        typed panel sites, increasing.
         """
         position = sites.position
         first_T, stop_T = (
@@ -359,9 +415,9 @@ class ExclusiveAlleles:
         pairs = []
         for t in np.flatnonzero(stop_T - first_T > 1).tolist():
             typed = int(typed_index[t])
-            kind = _ref_and_length(sites, typed)
+            kind = _kind(sites, typed)
             others = range(int(first_T[t]), int(stop_T[t]))
-            pairs += [(site, t) for site in others if site != typed and _ref_and_length(sites, site) == kind]
+            pairs += [(site, t) for site in others if site != typed and _kind(sites, site) == kind]
         site_E, typed_E = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
         return cls(site_E, typed_E)
 
@@ -377,6 +433,8 @@ class ExclusiveAlleles:
             p_UQ[site - start, typed_TQ[t] == 1] = 0
 
 
-def _ref_and_length(sites: Sites, site: int) -> tuple[str, bool]:
-    """Return REF, and whether ALT is as long as REF."""
-    return sites.ref[site].upper(), len(sites.ref[site]) == len(sites.alt[site])
+def _kind(sites: Sites, site: int) -> tuple[str, bool, int | None]:
+    """Return REF, whether ALT is as long as REF, and the END of a structural variant."""
+    variant = sites.structural.get(site)
+    same_length = len(sites.ref[site]) == len(sites.alt[site])
+    return sites.ref[site].upper(), same_length, None if variant is None else variant.end

@@ -23,7 +23,14 @@ from spinimpute.runtime.partial_files import PartialFile
 from spinimpute.targets.plink import load_pgenlib
 from spinimpute.vcf.header import OutputLayout, make_header
 from spinimpute.vcf.record_block import RecordBlock
-from spinimpute.vcf.record_fields import ALLELE_ABSENT, NumberCodes, SampleLayout, info_columns, info_texts
+from spinimpute.vcf.record_fields import (
+    ALLELE_ABSENT,
+    NumberCodes,
+    SampleLayout,
+    info_columns,
+    info_texts,
+    structural_columns,
+)
 
 MISSING = -9  # pgenlib's value for a missing genotype or dosage
 _SEX = {True: "1", False: "2", None: "NA"}
@@ -96,7 +103,8 @@ class PlinkWriter(OutputGroup):
             return
         sites = block.sites
         names = self._plink_chromosomes(block.chrom, sites.position)
-        texts = info_texts(info_columns(self._header, block.info, np.asarray(block.typed, bool)))
+        columns = info_columns(self._header, block.info, np.asarray(block.typed, bool))
+        texts = info_texts(structural_columns(sites) | columns)
         ids = [name or "." for name in sites.id]
         rows = zip(names, sites.position.tolist(), ids, sites.ref, sites.alt, texts, strict=True)
         with self.convert_errors():

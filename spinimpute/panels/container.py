@@ -197,7 +197,9 @@ class Container:
         return self._read(location, f"block {number + 1} of {self.n_blocks}")
 
     def section(self, name: str) -> bytes:
-        """Return the content of a section. Raises InputError if it is damaged."""
+        """Return the content of a section, b"" if the file has none. Raises InputError if it is damaged."""
+        if name not in self.sections:
+            return b""
         return self._read(self.sections[name], f"section {printable(name)}")
 
     def require(self, fits: bool, what: str) -> None:

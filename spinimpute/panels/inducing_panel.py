@@ -55,6 +55,7 @@ from spinimpute.panels.file_kind import (
 from spinimpute.panels.panel_blocks import BlockPlan, BlockSites, EncodedBlock
 from spinimpute.panels.site_table import (
     DISCORDANCE,
+    STRUCTURAL,
     TABLE_SECTIONS,
     SiteTable,
     decode_increasing,
@@ -246,6 +247,11 @@ class InducingPanel:
     def records(self) -> RecordRows:
         """Which sites were split from one multi-allelic record."""
         return RecordRows.of(self.sites, self.multiallelic, self.frequency)
+
+    @property
+    def has_structural(self) -> bool:
+        """Whether some sites are structural variants."""
+        return STRUCTURAL in self.container.sections
 
     @cached_property
     def multiallelic(self) -> np.ndarray:

@@ -3,7 +3,7 @@
 The file is a `container`. It has
 
     blocks         the haplotypes of BLOCK_SITES sites each (`haplotype_runs`)
-    site table     seven sections: position, cM, allele_count, ref, alt, id, multiallelic (`site_table`)
+    site table     position, cM, allele_count, ref, alt, id, multiallelic, perhaps structural (`site_table`)
     discordance    a byte for each site (`site_trust`)
     confirmed      a bit for each site (`site_trust`)
 
@@ -46,12 +46,13 @@ from spinimpute.panels.site_table import (
     DISCORDANCE,
     GENETIC_POSITIONS,
     POSITIONS,
+    STRUCTURAL,
     TABLE_SECTIONS,
     check_increasing,
     decode_cM,
     decode_counts,
     decode_increasing,
-    decode_texts,
+    decode_sites,
 )
 from spinimpute.panels.stored_rows import RowLayout, StoredRows, join_rows
 from spinimpute.panels.trust.site_trust import DISCORDANCE_UNITS, SiteDoubts, trust
@@ -258,6 +259,11 @@ class Panel:
         """Which sites were split from one multi-allelic record."""
         return RecordRows.of(self.sites, self.multiallelic, self.frequency)
 
+    @property
+    def has_structural(self) -> bool:
+        """Whether some sites are structural variants."""
+        return STRUCTURAL in self.container.sections
+
     @cached_property
     def multiallelic(self) -> np.ndarray:
         """Sites split from a multi-allelic record, bool (n_sites,). Raises InputError if it is damaged."""
@@ -267,8 +273,7 @@ class Panel:
     def sites(self) -> Sites:
         """The sites with their alleles and IDs. Raises InputError if they are damaged."""
         with self.container.decoding("table of alleles and IDs"):
-            texts = decode_texts(self.container.section, self.n_sites)
-        return Sites(self.chrom, self.position, *texts)
+            return decode_sites(self.chrom, self.position, self.container.section)
 
     @property
     def haplotypes(self) -> Panel:

@@ -61,6 +61,10 @@ class ReferencePanel(Protocol):
         """Sites split from a multi-allelic record, bool (n_sites,)."""
 
     @property
+    def has_structural(self) -> bool:
+        """Whether some sites are structural variants."""
+
+    @property
     def records(self) -> RecordRows:
         """Which sites were split from one multi-allelic record."""
 

@@ -3,7 +3,8 @@
 Positions and genetic positions are stored as differences of neighbouring sites. Numbers are stored in byte
 planes: first the lowest bytes of all numbers, then the second bytes, because the container compresses high
 bytes, which are mostly zero, very well. The texts ref, alt and id are UTF-8 with one line per site.
-`multiallelic` has one bit per site in the order of `numpy.packbits`.
+`multiallelic` has one bit per site in the order of `numpy.packbits`. Only panels with structural variants
+have the section `structural`: a line for each, with the index of its site, END, SVTYPE and SVLEN.
 
 Panels (.spin) have exact genetic positions. In inducing panels (.spip), they are rounded to CM_UNIT.
 """
@@ -16,9 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.sites import LAST_POSITION, Sites
+from spinimpute.genotypes.structural import StructuralVariant
 
 CM_UNIT = 1e-8  # rounded genetic positions are multiples of this; a base pair is about 1e-6 cM
 TABLE_SECTIONS = ("position", "cM", "allele_count", "ref", "alt", "id", "multiallelic")
+STRUCTURAL = "structural"  # a section that only panels with structural variants have
 DISCORDANCE, CONFIRMED = "discordance", "confirmed"  # further sections, see `trust.site_trust`
 # arguments of `check_increasing`: minimum, maximum, and the error message
 POSITIONS = 1, LAST_POSITION, f"positions must lie in 1 to {LAST_POSITION} and never decrease"
@@ -36,7 +39,11 @@ class SiteTable(NamedTuple):
 
 
 def encode_site_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, bytes]:
-    """Encode the sections TABLE_SECTIONS, with exact genetic positions. `multiallelic` is bool (n,)."""
+    """Encode the sections TABLE_SECTIONS, with exact genetic positions. `multiallelic` is bool (n,).
+
+    The section STRUCTURAL follows if there are structural variants.
+    """
+    lines = ["\t".join(map(str, (row, *variant))) for row, variant in sorted(table.sites.structural.items())]
     texts = {name: "\n".join(getattr(table.sites, name)).encode() for name in _TEXTS}
     return {
         "position": encode_increasing(table.sites.position),
@@ -44,33 +51,46 @@ def encode_site_table(table: SiteTable, multiallelic: np.ndarray) -> dict[str, b
         "allele_count": _to_byte_planes(table.allele_count.astype("<u4")),
         **texts,
         "multiallelic": np.packbits(multiallelic).tobytes(),
+        **({STRUCTURAL: "\n".join(lines).encode()} if lines else {}),
     }
 
 
-def decode_texts(section: Callable[[str], bytes], n_sites: int) -> tuple[list[str], list[str], list[str]]:
-    """Decode REF, ALT and ID of all sites. `section` returns the content of a section, given its name.
+def decode_sites(chrom: str, position: np.ndarray, section: Callable[[str], bytes]) -> Sites:
+    """Decode the sites at these positions. `section` returns the content of a section, b"" if there is none.
 
-    Raises ValueError for invalid UTF-8, characters that a VCF cannot have, or another number of sites.
+    Raises ValueError for invalid UTF-8, characters that a VCF cannot have, another number of sites, or
+    invalid structural variants.
     """
     texts = [section(key).decode() for key in _TEXTS]
     if any(character in text for text in texts for character in "\0\t\r"):
         raise ValueError("characters that no column of a VCF can hold")
     ref, alt, name = (text.split("\n") for text in texts)
     for column in (ref, alt, name):
-        if len(column) != n_sites:
-            raise ValueError(f"{len(column)} entries for {n_sites} sites")
-    return ref, alt, name
+        if len(column) != len(position):
+            raise ValueError(f"{len(column)} entries for {len(position)} sites")
+    return Sites(chrom, position, ref, alt, name, _decode_structural(section(STRUCTURAL).decode(), position))
+
+
+def _decode_structural(text: str, position: np.ndarray) -> dict[int, StructuralVariant]:
+    found: dict[int, StructuralVariant] = {}
+    for line in text.splitlines():
+        row, end, svtype, svlen = line.split("\t")
+        variant = StructuralVariant(int(end), svtype, svlen)
+        if not (0 <= int(row) < len(position) and variant.is_valid(int(position[int(row)]))):
+            raise ValueError(f"an invalid structural variant: {line!r}")
+        found[int(row)] = variant
+    return found
 
 
 def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
-    """Decode a table with rounded genetic positions. Raises ValueError if the sections are inconsistent."""
+    """Decode a table with rounded genetic positions. Parameters and errors are those of `decode_sites`."""
     position, cM = decode_increasing(section("position")), decode_increasing(section("cM")) * CM_UNIT
     count = decode_counts(section("allele_count"))
     if not len(position) == len(cM) == len(count):
         raise ValueError(f"{len(position)} positions, {len(cM)} cM and {len(count)} allele counts")
     check_increasing(position, *POSITIONS)
     check_increasing(cM, *GENETIC_POSITIONS)
-    return SiteTable(Sites(chrom, position, *decode_texts(section, len(position))), cM, count)
+    return SiteTable(decode_sites(chrom, position, section), cM, count)
 
 
 def encode_rounded_cM(cM: np.ndarray) -> bytes:

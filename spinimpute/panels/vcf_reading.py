@@ -22,6 +22,7 @@ import numpy as np
 
 from spinimpute.genotypes.records import record_order
 from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region, Sites, unusable_ref
+from spinimpute.genotypes.structural import SPANNED, StructuralVariant, Variants, is_symbolic
 from spinimpute.panels.stored_rows import allele_counts, store_rows
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.open_files import closed, opened
@@ -70,13 +71,19 @@ class BatchReader(HaplotypeReader):
         if not is_usable:
             raise self._no_usable_record()
 
-    def _usable_alts(self, record: Record, ref: str, alts: list[str]) -> list[tuple[int, str]]:
-        usable = super()._usable_alts(record, ref, alts)
+    def _usable_alts(
+        self, record: Record, ref: str, alts: list[str], variants: Variants | None
+    ) -> list[tuple[int, str]]:
+        usable = super()._usable_alts(record, ref, alts, variants)
         reasons = [unusable_ref(ref, alt) for _, alt in usable]
         if not any(reasons):
             return usable
         self.skipped.update(filter(None, reasons))
         return [pair for pair, reason in zip(usable, reasons, strict=True) if not reason]
+
+    def _is_known(self, record: Record, ref: str, alt: str, variant: StructuralVariant | None) -> bool:
+        """Return whether an ALT is symbolic, or * beside another ALT allele."""
+        return is_symbolic(alt) or (alt == SPANNED and len(record.ALT) > 1)
 
 
 def encode_batches(

@@ -11,7 +11,7 @@ import numpy as np
 
 from spinimpute.panels.container import ContainerWriter, compress
 from spinimpute.panels.panel import BLOCK_SITES, KIND, Panel
-from spinimpute.panels.site_table import CONFIRMED, DISCORDANCE, TABLE_SECTIONS, encode_cM
+from spinimpute.panels.site_table import CONFIRMED, DISCORDANCE, STRUCTURAL, TABLE_SECTIONS, encode_cM
 from spinimpute.panels.stored_rows import RowLayout, store_rows
 from spinimpute.panels.trust.rare_phase import Moves
 from spinimpute.panels.trust.site_trust import SiteDoubts
@@ -45,14 +45,14 @@ class PanelWriter:
         self._count_X = self._count_X[BLOCK_SITES:]
 
     def finish(self, table: dict[str, bytes], doubts: SiteDoubts, header: dict[str, Any]) -> None:
-        """Write the site table (TABLE_SECTIONS), the doubts, the header and the preamble.
+        """Write the site table (`encode_site_table`), the doubts, the header and the preamble.
 
         The checksum covers all entries of the header except the provenance.
         """
         if len(self._count_X):
             self._write_block()
-        for name in TABLE_SECTIONS:
-            self._container.add_section(name, table[name])
+        for name, content in table.items():
+            self._container.add_section(name, content)
         # the checksum includes the doubts, because results depend on them
         self._container.add_section(DISCORDANCE, doubts.discordance.tobytes())
         self._container.add_section(CONFIRMED, np.packbits(doubts.confirmed).tobytes())
@@ -83,7 +83,8 @@ def rewrite_panel(
             if moves is not None:
                 packed = _switch_alleles(packed, start, moves)
             writer.add_rows(store_rows(packed, panel.n_haplotypes), count)
-        table = {name: panel.container.section(name) for name in TABLE_SECTIONS}
+        stored = [name for name in (*TABLE_SECTIONS, STRUCTURAL) if name in panel.container.sections]
+        table = {name: panel.container.section(name) for name in stored}
         if cM is not None:
             table["cM"] = encode_cM(cM)
         header = panel.container.header

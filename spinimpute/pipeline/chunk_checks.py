@@ -169,8 +169,10 @@ def check_panel(
     sites = Sites.concatenate(parts)
     site_keys = np.array(
         [
-            site_key(position, ref.encode(), alt.encode())
-            for position, ref, alt in zip(sites.position.tolist(), sites.ref, sites.alt, strict=True)
+            site_key(position, last, ref.encode(), alt.encode())
+            for position, last, ref, alt in zip(
+                sites.position.tolist(), sites.last_position().tolist(), sites.ref, sites.alt, strict=True
+            )
         ],
         dtype=np.int64,
     )

@@ -140,7 +140,7 @@ class Chunk:
     records: RawRecords
     data_start: int  # number of bytes before the first record
     position: np.ndarray
-    ref_length: np.ndarray
+    last: np.ndarray  # position of END, or of the last base of REF
     length: np.ndarray  # number of bytes of the record
     key: np.ndarray  # hash of the site (`site_key`)
 
@@ -218,14 +218,13 @@ def read_chunk(path: str | Path, threads: int) -> Chunk:
         start, lines = read_lines(path, "chunk", stream)
         chunk = _parse_header(path, start, lines)
         table = _scan(chunk, stream, start.rest)
-    position, ref_length, length, key = (
-        np.array(column, dtype=np.int64)
-        for column in (table.position, table.ref_length, table.length, table.key)
+    position, last, length, key = (
+        np.array(column, dtype=np.int64) for column in (table.position, table.last, table.length, table.key)
     )
     _check_records(chunk, position)
     with VariantFile(path, "chunk"):
         pass  # htslib must be able to read the header
-    return replace(chunk, position=position, ref_length=ref_length, length=length, key=key)
+    return replace(chunk, position=position, last=last, length=length, key=key)
 
 
 @contextmanager
@@ -320,7 +319,7 @@ def _parse_header(path: Path, start: FileStart, lines: list[str]) -> Chunk:
         records=record_class(region.chrom, formats, len(samples), lines),
         data_start=start.n_bytes,
         position=empty,
-        ref_length=empty,
+        last=empty,
         length=empty,
         key=empty,
     )

@@ -281,4 +281,4 @@ def _append(
     rows = slice(begin, stop)
     if swap_N.any():
         data = chunk.records.swap_haplotypes(data, chunk.length[rows], swap_N)
-    writer.append(chunk.region.chrom, chunk.position[rows], chunk.ref_length[rows], chunk.length[rows], data)
+    writer.append(chunk.region.chrom, chunk.position[rows], chunk.last[rows], chunk.length[rows], data)

@@ -34,6 +34,7 @@ from spinimpute.pipeline.maps.build import refine_panel
 from spinimpute.pipeline.run_plan import (
     Chromosome,
     RunPlan,
+    find_symbolic_alts,
     has_multiallelic,
     left_out_warning,
     name_chromosomes,
@@ -224,10 +225,11 @@ class Step:
         if files.writer is not None:
             return files.writer
         contig_lines, panel_header_lines = [panels[0].contig_line], panel_lines(panels)
-        multiallelic = has_multiallelic(panels)
+        multiallelic, symbolic_alts = has_multiallelic(panels), find_symbolic_alts(panels)
         if len(self.chromosomes) > 1:
             contig_lines = [each.contig_line for each in self.chromosomes]
             multiallelic = any(each.multiallelic for each in self.chromosomes)
+            symbolic_alts = sorted({alt for each in self.chromosomes for alt in each.symbolic_alts})
             panel_header_lines = [line for each in self.chromosomes for line in each.panel_lines]
         header_lines = [
             f"##source=spinimpute {version('spinimpute')}",
@@ -247,6 +249,7 @@ class Step:
             info_lines,
             output.decimals,
             multiallelic and self._joins_records,
+            symbolic_alts,
         )
         file_format = choose_format(self.path, output.output_type)
         opened = open_writer(

@@ -11,6 +11,7 @@ from pathlib import Path
 from spinimpute.genotypes.genetic_map import GeneticMap
 from spinimpute.genotypes.regions import regions_on_chromosome
 from spinimpute.genotypes.sites import Region, chromosome_names, plain_chromosome, same_chromosome
+from spinimpute.genotypes.structural import is_symbolic
 from spinimpute.outputs.opening import BGEN, PGEN, choose_format
 from spinimpute.outputs.selection import TABLE_SUFFIX, check_table_name
 from spinimpute.panels.merging.merge import check_mergeable
@@ -50,6 +51,7 @@ class Chromosome:
     panel_lines: Sequence[str] = ()  # header lines that name the panels
     holds: str = ""  # "haplotypes" or "inducing points"
     multiallelic: bool = False  # whether a panel has sites of multi-allelic records
+    symbolic_alts: Sequence[str] = ()  # symbolic ALT alleles of structural variants, sorted
 
 
 @dataclass(frozen=True)
@@ -220,9 +222,15 @@ def _open_chromosome(panel: Panel, vcf: str | Path) -> Chromosome:
     opened = open_panel_file(panel) if isinstance(panel, str | Path) else nullcontext([panel])
     with opened as parts:
         first = parts[0]
-        multiallelic = has_multiallelic(parts)
         return Chromosome(
-            first.chrom, [panel], vcf, first.contig_line, panel_lines(parts), first.holds, multiallelic
+            first.chrom,
+            [panel],
+            vcf,
+            first.contig_line,
+            panel_lines(parts),
+            first.holds,
+            has_multiallelic(parts),
+            find_symbolic_alts(parts),
         )
 
 
@@ -239,6 +247,7 @@ def _join_same_chromosome(panels: Sequence[Chromosome]) -> list[Chromosome]:
                 panels=[*joined[index].panels, *one.panels],
                 panel_lines=[*joined[index].panel_lines, *one.panel_lines],
                 multiallelic=joined[index].multiallelic or one.multiallelic,
+                symbolic_alts=sorted({*joined[index].symbolic_alts, *one.symbolic_alts}),
             )
     return joined
 
@@ -251,6 +260,12 @@ def panel_lines(parts: Sequence[ReferencePanel]) -> list[str]:
 def has_multiallelic(parts: Sequence[ReferencePanel]) -> bool:
     """Return whether any part of a panel has sites of multi-allelic records."""
     return any(bool(part.multiallelic.any()) for part in parts)
+
+
+def find_symbolic_alts(parts: Sequence[ReferencePanel]) -> list[str]:
+    """Return the symbolic ALT alleles of the structural variants of a panel, sorted."""
+    alts = {part.sites.alt[row] for part in parts if part.has_structural for row in part.sites.structural}
+    return sorted(filter(is_symbolic, alts))
 
 
 def _assign_targets(

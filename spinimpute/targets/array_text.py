@@ -218,7 +218,7 @@ def read_array_calls(path: Path, panel: Sites, contig_line: str, lift: Lift | No
     calls_SX2 = np.array(calls, np.int8)[:, None]
     unphased = (calls_SX2[:, :, 0] != calls_SX2[:, :, 1]) & (calls_SX2[:, :, 1] >= 0)
     return Calls(
-        Sites(panel.chrom, np.array(positions, np.int64), *texts),
+        Sites(panel.chrom, np.array(positions, np.int64), texts[0], texts[1], texts[2]),
         calls_SX2,
         [text.name],
         contig_line,

@@ -65,6 +65,7 @@ def read_variants(
         allow_unphased=True,
         mixed_ploidy=True,
         without_alt=select_without_alt(panel, lift),
+        symbolic=panel.symbolic_keys() if lift is None else (),
     )
     calls = reader.read_calls()
     return calls if lift is None else lift.convert_calls(calls)
@@ -127,6 +128,7 @@ def read_target(
             chrom=chrom,
             allow_unphased=allow_unphased,
             without_alt=select_without_alt(panels[0].sites, None),
+            symbolic=panels[0].sites.symbolic_keys(),
         )
         half_missing = haplotypes.half_missing
         set_missing = {} if half_missing is None else {HALF_MISSING: int(half_missing.sum())}

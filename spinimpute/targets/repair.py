@@ -197,13 +197,13 @@ def _find_matches(panel: Sites, target: Sites) -> Iterator[_PanelMatch]:
     for index, (start, stop) in enumerate(zip(first, last, strict=True)):
         if start == stop:
             continue
-        ref, alt = target.ref[index].upper(), target.alt[index].upper()
+        ref, alt = target.alleles(index)
         lacks_alt = alt == "."
         if lacks_alt:
             if site_without_alt(panel, position[index], ref) is None:
                 continue
             alt = panel.alt[start].upper()
-        here = [(panel.ref[i].upper(), panel.alt[i].upper()) for i in range(start, stop)]
+        here = [panel.alleles(i) for i in range(start, stop)]
         snp = len(ref) == len(alt) == 1
         other = (complement(ref), complement(alt))
         ambiguous = snp and other == (alt, ref)

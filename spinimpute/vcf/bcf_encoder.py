@@ -17,6 +17,8 @@ from spinimpute.vcf.bcf_format import (
     INT8_END,
     INT16,
     INT16_END,
+    INT32,
+    INT32_MISSING,
     SIZES,
     allele_kind,
     file_start,
@@ -26,7 +28,7 @@ from spinimpute.vcf.bcf_format import (
     typed_text,
 )
 from spinimpute.vcf.header import OutputHeader
-from spinimpute.vcf.record_fields import InfoColumns, SampleFields, SampleLayout
+from spinimpute.vcf.record_fields import InfoColumns, SampleFields, SampleLayout, structural_columns
 
 _VALUE_TYPES = {INT8: (np.int8, INT8_END), INT16: (np.int16, INT16_END), FLOAT: (np.uint32, FLOAT_END)}
 _FLOAT = struct.Struct("<f")
@@ -125,7 +127,8 @@ def site_parts(
         sites.id,
         sites.ref,
         sites.alt,
-        _info_parts(header, info),
+        (sites.last_position() - sites.position + 1).tolist(),
+        _info_parts(header, structural_columns(sites) | info),
         sample_bytes,
         strict=True,
     )
@@ -134,6 +137,7 @@ def site_parts(
             contig=header.indexes.contigs[chrom],
             position=position,
             name="" if name == "." else name,
+            length=length,
             ref=ref,
             alts=alt.split(","),
             n_info=n_info,
@@ -142,7 +146,7 @@ def site_parts(
             n_samples=n_samples,
             sample_bytes=size,
         )
-        for position, name, ref, alt, (n_info, record_info), size in rows
+        for position, name, ref, alt, length, (n_info, record_info), size in rows
     ]
 
 
@@ -202,7 +206,7 @@ def _info_column(header: OutputHeader, key: str, texts: list[str | None]) -> lis
         start += b"\0"
         return [b"" if text is None else start for text in texts]
     if kind == "Integer":
-        return [b"" if text is None else start + typed_integer(int(text)) for text in texts]
+        return [b"" if text is None else start + _integers(text.split(",")) for text in texts]
     if kind == "String":
         return [b"" if text is None else start + typed_text(text) for text in texts]
     number = start + typed_descriptor(FLOAT, 1)
@@ -214,6 +218,14 @@ def _info_column(header: OutputHeader, key: str, texts: list[str | None]) -> lis
         else number + _FLOAT.pack(float(text))
         for text in texts
     ]
+
+
+def _integers(texts: Sequence[str]) -> bytes:
+    """Encode one or several integers; "." is missing."""
+    if len(texts) == 1:
+        return typed_integer(int(texts[0]))
+    values = [INT32_MISSING if text == "." else int(text) for text in texts]
+    return typed_descriptor(INT32, len(values)) + struct.pack(f"<{len(values)}i", *values)
 
 
 def _float_vector(texts: Sequence[str]) -> bytes:

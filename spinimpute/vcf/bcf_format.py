@@ -22,6 +22,7 @@ SIZES = {INT8: 1, INT16: 2, INT32: 4, FLOAT: 4, CHAR: 1}  # bytes of one value
 # "end of vector" (END) pads the values of a sample that has fewer values than other samples
 FLOAT_MISSING, FLOAT_END = 0x7F800001, 0x7F800002  # as the bits of a float32
 INT8_END, INT16_END = -127, -32767
+INT32_MISSING = -(2**31)
 
 MAX_ALTS_IN_BYTE = 62  # ALT alleles of a record whose genotypes have one byte for each allele
 
@@ -30,8 +31,8 @@ PASS = b"\x11\x00"  # encoded FILTER column with the value PASS, whose index is 
 RECORD_LENGTHS = struct.Struct("<2I")  # bytes of the site part (CHROM to INFO) and of the sample part
 RECORD_POSITION = struct.Struct("<2I2i")  # both lengths, contig index, 0-based position
 RECORD_HEAD = struct.Struct("<2I3i3I")
-"""RECORD_POSITION, then: length of REF, bits of QUAL, numbers of alleles << 16 | INFO fields, numbers of
-FORMAT fields << 24 | samples."""
+"""RECORD_POSITION, then: number of bases from POS to END, bits of QUAL, numbers of alleles << 16 | INFO
+fields, numbers of FORMAT fields << 24 | samples."""
 
 START_BYTES = 9  # bytes before the header text: magic, minor version, and the length of the header text
 
@@ -128,6 +129,7 @@ def record_start(
     *,
     contig: int,
     position: int,
+    length: int,
     name: str,
     ref: str,
     alts: Sequence[str],
@@ -139,7 +141,8 @@ def record_start(
 ) -> bytes:
     """Encode the header and the site part of a record with missing QUAL and with FILTER PASS.
 
-    `contig` is the contig's index and `position` is 1-based. An empty `name` is a missing ID. `info` are the
+    `contig` is the contig's index and `position` is 1-based, and `length` is the number of bases
+    from there to END. An empty `name` is a missing ID. `info` are the
     `n_info` encoded INFO fields. `sample_bytes` is the length of the sample part, which the caller appends.
     """
     rest = b"".join((typed_text(name), typed_text(ref), *map(typed_text, alts), PASS, info))
@@ -148,7 +151,7 @@ def record_start(
         sample_bytes,
         contig,
         position - 1,
-        len(ref),
+        length,
         FLOAT_MISSING,
         len(alts) + 1 << 16 | n_info,
         n_formats << 24 | n_samples,

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.builds import contig_length
+from spinimpute.genotypes.structural import alt_lines
 from spinimpute.runtime.errors import InputError, repeated
 from spinimpute.runtime.unpacking import MAX_RECORD
 from spinimpute.vcf.bcf_format import BCF_MAGIC, START_BYTES, ByteStream, header_length
@@ -34,6 +35,12 @@ _INFO_LINES = (  # MAF comes before AF: deflate then reuses its digits for AF, a
     'true dosages, if any of the samples carries the minor allele; 0 where the dosages do not vary">',
     '##INFO=<ID=TYPED,Number=0,Type=Flag,Description="The site was typed in the target">',
     '##INFO=<ID=IMPUTED,Number=0,Type=Flag,Description="The site was not typed in the target">',
+)
+
+_STRUCTURAL_LINES = (
+    '##INFO=<ID=END,Number=1,Type=Integer,Description="Last position of the variant">',
+    '##INFO=<ID=SVTYPE,Number=1,Type=String,Description="Type of structural variant">',
+    '##INFO=<ID=SVLEN,Number=A,Type=Integer,Description="Difference in length between REF and ALT">',
 )
 
 PER_ALLELE_START = "##INFO=<ID=MAF,Number=A,"  # start of a line in files with multi-allelic records
@@ -122,6 +129,7 @@ class OutputLayout(NamedTuple):
     extra_info_lines: Sequence[str] = ()  # definitions of additional INFO fields
     decimals: int = DEFAULT_DECIMALS  # of DS, HDS and GP
     multiallelic: bool = False  # whether records may have several ALT alleles
+    symbolic_alts: Sequence[str] = ()  # symbolic ALT alleles of the structural variants, such as <DEL>
 
 
 def make_header(layout: OutputLayout) -> OutputHeader:
@@ -144,9 +152,11 @@ def make_header(layout: OutputLayout) -> OutputHeader:
     lines = [
         "##fileformat=VCFv4.2",
         '##FILTER=<ID=PASS,Description="All filters passed">',
+        *alt_lines(layout.symbolic_alts),
         # an IDX copied from a source BCF would contradict the order of the lines here
         *map(without_idx, layout.contig_lines),
         *_INFO_LINES,
+        *(_STRUCTURAL_LINES if layout.symbolic_alts else ()),
         *layout.extra_info_lines,
         *(FORMAT_LINES[key].format(step=step) for key in layout.formats),
         *layout.header_lines,

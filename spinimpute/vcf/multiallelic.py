@@ -14,6 +14,7 @@ import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.structural import join_variants
 from spinimpute.vcf.record_fields import (
     ALLELE_ABSENT,
     ALLELE_MISSING,
@@ -36,12 +37,17 @@ def record_intervals(continues: np.ndarray) -> list[Interval]:
 def join_sites(sites: Sites, records: Sequence[Interval]) -> Sites:
     """Return one site for each record. Its ALT is the text of the column ALT, with commas."""
     starts = [rows.start for rows in records]
+    structural = {}
+    if sites.structural:
+        joined = [join_variants([sites.structural.get(row) for row in range(*rows)]) for rows in records]
+        structural = {number: variant for number, variant in enumerate(joined) if variant is not None}
     return Sites(
         sites.chrom,
         sites.position[starts],
         [sites.ref[start] for start in starts],
         [",".join(sites.alt[rows.slice]) for rows in records],
         [sites.id[start] for start in starts],
+        structural,
     )
 
 

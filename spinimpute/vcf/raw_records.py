@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.sites import is_position
+from spinimpute.genotypes.structural import Variants, describe_variant
 from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.bcf_format import (
     CHAR,
@@ -24,6 +25,8 @@ from spinimpute.vcf.bcf_format import (
     FLOAT_END,
     INT8,
     INT16,
+    INT32,
+    INT32_MISSING,
     RECORD_HEAD,
     RECORD_LENGTHS,
     SIZES,
@@ -37,6 +40,7 @@ from spinimpute.vcf.header import definition, header_indexes, info_type
 ALLELE_TYPES = {INT8: np.int8, INT16: np.int16}  # of the alleles of genotypes in BCF
 _NAME, _ALLELE = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
 _BCF_TEXTS = re.compile(rb"(?:%s)?(?:\0%s){2,}" % (_NAME, _ALLELE))
+_END = re.compile(rb"[\t;]END=([0-9]+)")
 _FIXED_COLUMNS = 9  # CHROM to FORMAT
 
 
@@ -45,21 +49,21 @@ class RecordTable:
     """Positions and lengths of records, in file order."""
 
     position: list[int] = field(default_factory=list)  # 1-based
-    ref_length: list[int] = field(default_factory=list)  # bases of REF
+    last: list[int] = field(default_factory=list)  # 1-based position of END, or of the last base of REF
     length: list[int] = field(default_factory=list)  # bytes of the encoded record
     key: list[int] = field(default_factory=list)  # see `site_key`
 
-    def add(self, position: int, ref: bytes, alt: bytes, length: int) -> None:
+    def add(self, position: int, last: int, ref: bytes, alt: bytes, length: int) -> None:
         """Append a record."""
         self.position.append(position)
-        self.ref_length.append(len(ref))
+        self.last.append(last)
         self.length.append(length)
-        self.key.append(site_key(position, ref, alt))
+        self.key.append(site_key(position, last, ref, alt))
 
 
-def site_key(position: int, ref: bytes, alt: bytes) -> int:
-    """Return a hash of a site's position and alleles. It is valid only in this process."""
-    return hash(b"%d\t%s\t%s" % (position, ref, alt))
+def site_key(position: int, last: int, ref: bytes, alt: bytes) -> int:
+    """Return a hash of a record's first and last position and alleles. It is valid only in this process."""
+    return hash(b"%d\t%d\t%s\t%s" % (position, last, ref, alt))
 
 
 class SplitRecord(NamedTuple):
@@ -69,8 +73,15 @@ class SplitRecord(NamedTuple):
     name: str  # "." if missing
     ref: str
     alt: str  # with commas between the ALT alleles
-    info: dict[str, str]  # texts, by key; flags and numbers of BCF have ""
+    info: dict[str, str]  # texts, by key; flags, and floats of BCF, have ""
     samples: list[tuple[int, bytes]]  # see `split`
+
+    @property
+    def variants(self) -> Variants | None:
+        """The structural variant of each ALT allele; None if the record has no END."""
+        if "END" not in self.info:
+            return None
+        return describe_variant(self.position, self.ref, self.alts, self.info.get)
 
     @property
     def alts(self) -> list[str]:
@@ -225,6 +236,7 @@ def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
         if kind == "INFO":
             values = {"Flag": b"", "String": rb"=[0-9a-f/,.]++"}
             value = values.get(info_type(line), rb"=%s(?:,%s)*" % (number, number))
+            value = rb"=[!-:<>-~]++" if key == "SVTYPE" else value
             fields.append(re.escape(key.encode()) + value)
     field = b"|".join(fields) or rb"\."
     info = rb"(?:\.|(?:%s)(?:;(?:%s))*)" % (field, field)
@@ -286,7 +298,10 @@ class TextRecords:
                 columns_text = data[tabs[1] + 1 : tabs[7]].decode(errors="replace")
                 raise BadRecord(f"its columns ID to INFO are not those of impute: {columns_text[:80]!r}")
             ref, alt = data[tabs[2] + 1 : tabs[3]], data[tabs[3] + 1 : tabs[4]]
-            table.add(int(position), ref, alt, stop - begin)
+            last = int(position) + len(ref) - 1
+            if b"<" in alt and (end := _END.search(data, tabs[6], tabs[7])):
+                last = int(end[1])
+            table.add(int(position), last, ref, alt, stop - begin)
             begin = stop
         return begin
 
@@ -341,9 +356,8 @@ class BcfRecords:
         """Scan BCF records. Parameters, result and errors are those of `TextRecords.scan`."""
         begin = 0
         while begin + RECORD_HEAD.size <= len(data):
-            shared_bytes, sample_bytes, contig, position, _, _, counts, samples = RECORD_HEAD.unpack_from(
-                data, begin
-            )
+            head = RECORD_HEAD.unpack_from(data, begin)
+            shared_bytes, sample_bytes, contig, position, n_bases, _, counts, samples = head
             stop = begin + RECORD_LENGTHS.size + shared_bytes + sample_bytes
             if shared_bytes < RECORD_HEAD.size - RECORD_LENGTHS.size:
                 raise BadRecord("its length is impossible")
@@ -370,7 +384,7 @@ class BcfRecords:
                 raise BadRecord("the length of its INFO fields is not the length that it states")
             if self._locate_fields(data, begin)[1] != stop:
                 raise BadRecord("the length of its FORMAT fields is not the length that it states")
-            table.add(position + 1, texts[1], b",".join(texts[2:]), stop - begin)
+            table.add(position + 1, position + n_bases, texts[1], b",".join(texts[2:]), stop - begin)
             begin = stop
         return begin
 
@@ -434,6 +448,9 @@ class BcfRecords:
                 kind, count, at = read_descriptor(data, at + SIZES[kind])
                 size = count * SIZES[kind] if count else 0
                 info[key] = data[at : at + size].decode() if kind == CHAR else ""
+                if kind in (INT8, INT16, INT32):
+                    numbers = [read_integer(data, at + SIZES[kind] * i, kind) for i in range(count)]
+                    info[key] = ",".join("." if n == INT32_MISSING else str(n) for n in numbers)
                 at += size
             samples = [
                 (count, data[at : at + count * SIZES[kind] * self._n_samples])

@@ -7,7 +7,7 @@ splits the records into biallelic sites and checks the calls.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from spinimpute.genotypes.haplotypes import Calls, Haplotypes, select_haplotypes, to_haplotypes
-from spinimpute.genotypes.sites import NO_ALT, NoRecord, Region, Sites, same_chromosome, unusable_alt
+from spinimpute.genotypes.sites import NO_ALT, NoRecord, Region, Sites, alt_key, same_chromosome, unusable_alt
+from spinimpute.genotypes.structural import StructuralVariant, Variants
 from spinimpute.runtime.errors import Code, InputError, argument, call, repeated
 from spinimpute.vcf.chromosome_records import ChromosomeRecords
 from spinimpute.vcf.variant_file import NO_SAMPLES, Record, VariantFile
@@ -54,6 +55,7 @@ class _PendingSites:
     ref: list[str] = field(default_factory=list)
     alt: list[str] = field(default_factory=list)
     name: list[str] = field(default_factory=list)
+    structural: dict[int, StructuralVariant] = field(default_factory=dict)  # by index of the site
 
     def location(self, row: int) -> str:
         """Return the chromosome and position of a record, for messages."""
@@ -81,13 +83,14 @@ class HaplotypeReader:
         mixed_ploidy: bool = False,
         ploidy: np.ndarray | None = None,
         without_alt: Callable[[int, str], bool] | None = None,
+        symbolic: Collection[tuple[int, str, str]] = (),
     ) -> None:
         if region and chrom and not same_chromosome(region.chrom, chrom):
             raise InputError(
                 "arguments", f"the region {region} is not on chromosome {chrom}. Give one of the two"
             )
         self._allow_missing, self._allow_unphased = allow_missing, allow_unphased
-        self._mixed_ploidy, self._without_alt = mixed_ploidy, without_alt
+        self._mixed_ploidy, self._without_alt, self._symbolic = mixed_ploidy, without_alt, symbolic
         self._file = VariantFile(path, role)
         self.samples, self._sample_order = _choose_samples(self._file, samples)
         self._records = ChromosomeRecords(self._file, region, chrom)
@@ -160,7 +163,8 @@ class HaplotypeReader:
         try:
             for record in self._records:
                 ref, alleles = self._file.alleles(record)
-                alts = self._usable_alts(record, ref, alleles)
+                variants = self._file.structural(record, ref, alleles)
+                alts = self._usable_alts(record, ref, alleles, variants)
                 if not alts:
                     continue
                 row = len(pending.n_alts)
@@ -168,6 +172,8 @@ class HaplotypeReader:
                 pending.chrom = self._records.chrom
                 pending.n_alts.append(len(alleles))
                 for number, alt in alts:
+                    if variants is not None:
+                        pending.structural[len(pending.row)] = variants[number - 1]
                     pending.row.append(row)
                     pending.allele.append(number)
                     pending.position.append(record.POS)
@@ -191,21 +197,29 @@ class HaplotypeReader:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in self.skipped.items())
         return self._file.error(f"no usable record ({reasons})", kind=NoRecord)
 
-    def _usable_alts(self, record: Record, ref: str, alts: list[str]) -> list[tuple[int, str]]:
-        """Return (index, allele) of the ALT alleles that are sequences. Count the others in `skipped`."""
+    def _usable_alts(
+        self, record: Record, ref: str, alts: list[str], variants: Variants | None
+    ) -> list[tuple[int, str]]:
+        """Return (index, allele) of the ALT alleles to read. Count the others in `skipped`."""
         if len(alts) == 1 and alts[0].isalpha():
             return [(1, alts[0])]
         if not alts and self._without_alt is not None and self._without_alt(record.POS, ref):
             return [(1, ".")]
         usable = []
         for number, alt in enumerate(alts, start=1):
-            if not (reason := unusable_alt(alt)):
+            reason = unusable_alt(alt)
+            variant = None if variants is None else variants[number - 1]
+            if not reason or self._is_known(record, ref, alt, variant):
                 usable.append((number, alt))
             else:
                 self.skipped[reason] += 1
         if not alts:
             self.skipped[NO_ALT] += 1
         return usable
+
+    def _is_known(self, record: Record, ref: str, alt: str, variant: StructuralVariant | None) -> bool:
+        """Return whether an ALT that is no sequence is one of the alleles to read."""
+        return (record.POS, ref.upper(), alt_key(alt, variant)) in self._symbolic
 
     def _store_genotypes(self, record: Record, out: np.ndarray) -> None:
         """Fill `out`, int16 (n_samples, 3): first allele, second allele (-2 if haploid), 1 if phased."""
@@ -255,7 +269,7 @@ class HaplotypeReader:
             if half_missing is not None:  # count a call only once, at the first ALT of its record
                 half_missing = np.where(np.diff(pending.row, prepend=-1) > 0, half_missing[pending.row], 0)
         position = np.array(pending.position, dtype=np.int64)
-        sites = Sites(pending.chrom, position, pending.ref, pending.alt, pending.name)
+        sites = Sites(pending.chrom, position, pending.ref, pending.alt, pending.name, pending.structural)
         return CallBlock(sites, calls, multiallelic, unphased, half_missing)
 
     def _raise_at_first(self, bad: np.ndarray, pending: _PendingSites, what: str) -> None:
@@ -365,6 +379,7 @@ def read_haplotypes(
     allow_missing: bool = True,
     allow_unphased: bool = False,
     without_alt: Callable[[int, str], bool] | None = None,
+    symbolic: Collection[tuple[int, str, str]] = (),
 ) -> Haplotypes:
     """Read the phased haplotypes of one chromosome from a VCF, VCF.gz or BCF file.
 
@@ -376,7 +391,8 @@ def read_haplotypes(
     file has several; records on other chromosomes and at position 0 are counted in `skipped`. `role` is what
     messages call the file. `allow_missing` accepts missing calls. `allow_unphased` accepts unphased
     heterozygotes, and `Haplotypes.unphased` marks them. `without_alt(position, ref)` decides whether a record
-    without ALT becomes a site with the ALT "."; by default no such record does.
+    without ALT becomes a site with the ALT "."; by default no such record does. `symbolic` are the keys
+    (`Sites.keys`) of the symbolic ALT alleles, and of alleles *, that become sites; others are skipped.
 
     Raises InputError if the file is missing, damaged or not a VCF, its index belongs to another file, a
     sample is unknown, a call is not accepted, positions are unsorted, or a ploidy changes or is above 2.
@@ -390,6 +406,7 @@ def read_haplotypes(
         allow_missing=allow_missing,
         allow_unphased=allow_unphased,
         without_alt=without_alt,
+        symbolic=symbolic,
     )
     calls = reader.read_calls()
     return to_haplotypes(calls, reader.ploidy)  # the ploidy may be known only at the end of the file

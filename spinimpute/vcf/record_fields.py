@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.structural import INFO_KEYS
 from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.header import OutputHeader
 
@@ -101,6 +103,17 @@ def info_columns(
         else:
             columns[key] = _number_texts(key, header.info_types[key], np.asarray(values, np.float64))
     return columns
+
+
+def structural_columns(sites: Sites) -> InfoColumns:
+    """Return the INFO fields END, SVTYPE and SVLEN of each record; none if no record is structural."""
+    if not sites.structural:
+        return {}
+    rows = [sites.structural.get(row) for row in range(len(sites))]
+    texts = [
+        [None] * 3 if one is None else [str(one.end), one.svtype or None, one.svlen or None] for one in rows
+    ]
+    return dict(zip(INFO_KEYS, map(list, zip(*texts, strict=True)), strict=True))
 
 
 def info_texts(columns: InfoColumns) -> list[str]:

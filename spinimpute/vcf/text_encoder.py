@@ -21,6 +21,7 @@ from spinimpute.vcf.record_fields import (
     SampleFields,
     SampleLayout,
     info_texts,
+    structural_columns,
 )
 
 _CELL_BYTES = 8  # the longest text is a separator and a number with five decimals, such as ":0.12345"
@@ -29,7 +30,8 @@ _CELL_BYTES = 8  # the longest text is a separator and a number with five decima
 def site_columns(sites: Sites, chrom: str, info: InfoColumns, formats: Sequence[str]) -> list[bytes]:
     """Encode the columns CHROM to FORMAT of each site."""
     format_column = ":".join(formats)
-    rows = zip(sites.position.tolist(), sites.id, sites.ref, sites.alt, info_texts(info), strict=True)
+    infos = info_texts(structural_columns(sites) | info)
+    rows = zip(sites.position.tolist(), sites.id, sites.ref, sites.alt, infos, strict=True)
     return [
         f"{chrom}\t{position}\t{name}\t{ref}\t{alt}\t.\tPASS\t{record_info}\t{format_column}".encode()
         for position, name, ref, alt, record_info in rows

@@ -22,6 +22,8 @@ from typing import Any, NamedTuple, Self
 import cyvcf2
 import numpy as np
 
+from spinimpute.genotypes.sites import label_parts
+from spinimpute.genotypes.structural import Variants, describe_variant
 from spinimpute.runtime.errors import Code, InputError, repeated
 from spinimpute.runtime.open_files import closed, opened
 from spinimpute.runtime.unpacking import GZIP_MAGIC, MAX_RECORD, open_unpacked
@@ -211,6 +213,18 @@ class VariantFile:
         """Return REF and the ALT alleles of a record. Raises InputError for invalid UTF-8."""
         try:
             return record.REF, record.ALT
+        except UnicodeDecodeError as error:
+            raise self.error(f"the record at {record.CHROM}:{record.POS} {_NOT_UTF8}", "damaged") from error
+
+    def structural(self, record: Record, ref: str, alts: list[str]) -> Variants | None:
+        """Return the structural variant of each ALT allele; None if no ALT is symbolic, except labels.
+
+        Raises InputError for invalid UTF-8.
+        """
+        if not any(alt.startswith("<") and label_parts(alt) is None for alt in alts):
+            return None
+        try:
+            return describe_variant(record.POS, ref, alts, record.INFO.get)
         except UnicodeDecodeError as error:
             raise self.error(f"the record at {record.CHROM}:{record.POS} {_NOT_UTF8}", "damaged") from error
 

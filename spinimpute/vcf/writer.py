@@ -79,16 +79,16 @@ class IndexedFile(OutputGroup):
             (self._bgzf or self._file).write(file_start)
 
     def append(
-        self, chrom: str, position: np.ndarray, ref_length: np.ndarray, length: np.ndarray, data: bytes
+        self, chrom: str, position: np.ndarray, last: np.ndarray, length: np.ndarray, data: bytes
     ) -> None:
         """Append r records of a contig after all earlier records. `data` are the encoded records.
 
-        For each record, give the 1-based position, the length of REF and the length in bytes: integers (r,).
+        For each record, give the 1-based first and last position, and the length in bytes: integers (r,).
         Raises InputError if the file cannot be written, for example because the disk is full.
         """
         stop = self._position + np.cumsum(length)
         begin = np.maximum(position - 1, 0)  # POS 0 is the telomere before the first base
-        self._records.setdefault(chrom, []).append((begin, begin + ref_length, stop - length, stop))
+        self._records.setdefault(chrom, []).append((begin, last + begin - position + 1, stop - length, stop))
         self._position += len(data)
         with self.convert_errors():
             (self._bgzf or self._file).write(data)  # type: ignore[union-attr]
@@ -226,8 +226,7 @@ class GenotypeWriter(IndexedFile):
                     pieces, lengths[chosen] = self._encode_multiallelic(part, own_records, n_alts)
                 for number, i in enumerate(chosen.tolist()):
                     encoded[2 * i : 2 * i + 2] = pieces[2 * number : 2 * number + 2]
-        ref_length = np.array([len(ref) for ref in sites.ref])
-        self.append(part.chrom, sites.position, ref_length, lengths, b"".join(encoded))
+        self.append(part.chrom, sites.position, sites.last_position(), lengths, b"".join(encoded))
 
     def _group_by_alleles(self, records: Sequence[Interval]) -> Iterator[tuple[int, np.ndarray]]:
         """Yield groups of records with equally many ALT alleles: this number, and indices, int64."""

@@ -200,13 +200,13 @@ def _match_sites(mine: Sites, theirs: Sites) -> tuple[np.ndarray, np.ndarray]:
     used = np.zeros(len(mine), bool)
     for swap_alleles in (False, True):
         for i in np.flatnonzero((stop > start) & (partner == ABSENT)).tolist():
-            ref, alt = theirs.ref[i].upper(), theirs.alt[i].upper()
+            ref, alt = theirs.alleles(i)
             if swap_alleles:
                 ref, alt = alt, ref
                 if len(ref) + len(alt) > 2:  # an insertion and a deletion are two sites
                     continue
             for j in range(start[i], stop[i]):
-                if not used[j] and mine.ref[j].upper() == ref and mine.alt[j].upper() == alt:
+                if not used[j] and mine.alleles(j) == (ref, alt):
                     partner[i], swapped[i], used[j] = j, swap_alleles, True
                     break
     return partner, swapped

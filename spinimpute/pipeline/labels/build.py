@@ -172,19 +172,9 @@ def _write(
             counts.append(int(carried_N.sum()))
     site_X = np.insert(np.arange(panel.n_sites), before, -1)  # -1: the row of a label
     label_X: np.ndarray = site_X < 0
-    position = np.insert(panel.position, before, positions)
-    sites = Sites(
-        panel.chrom,
-        position,
-        *(
-            np.insert(np.array(column, object), before, np.array(new, object)).tolist()
-            for column, new in (
-                (panel.sites.ref, [UNKNOWN_LABEL] * len(alts)),
-                (panel.sites.alt, alts),
-                (panel.sites.id, names),
-            )
-        ),
-    )
+    label_sites = Sites(panel.chrom, np.array(positions, np.int64), [UNKNOWN_LABEL] * len(alts), alts, names)
+    order = np.insert(np.arange(panel.n_sites), before, panel.n_sites + np.arange(len(alts)))
+    sites = Sites.concatenate([panel.sites, label_sites]).take(order)
     cM = np.insert(panel.cM, before, np.interp(positions, panel.position, panel.cM))
     count = np.insert(panel.allele_count, before, counts)
     doubts = SiteDoubts(

@@ -22,6 +22,7 @@ import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
 from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.structural import StructuralVariant
 from spinimpute.outputs.selection import (
     RecordFilter,
     SiteTableWriter,
@@ -280,6 +281,7 @@ def _write(
         [record.ref for record in records[0] for _ in record.alts],
         [alt for record in records[0] for alt in record.alts],
         [record.name for record in records[0] for _ in record.alts],
+        _structural(records[0]),
     )
     typed_BU = np.array([_has_flag("TYPED", rows) for rows in records])
     sums_BKU = [_decode_sums(*batch) for batch in zip(streams, records, strict=True)]
@@ -301,8 +303,8 @@ def _write(
         encoded = join_bcf_records(header, sites, chrom, columns, formats, n_samples, samples)
     else:
         encoded = join_text_records(sites, chrom, columns, formats, samples)
-    ref_length, length = (np.array(list(map(len, texts)), np.int64) for texts in (sites.ref, encoded))
-    writer.append(chrom, sites.position, ref_length, length, b"".join(encoded))
+    length = np.array(list(map(len, encoded)), np.int64)
+    writer.append(chrom, sites.position, sites.last_position(), length, b"".join(encoded))
     return n_kept, len(kept_U) - n_kept
 
 
@@ -310,6 +312,14 @@ def _allele_rows(records: Sequence[SplitRecord]) -> list[Interval]:
     """Return the rows of each record in arrays with a row for each ALT allele."""
     stops = np.cumsum([len(record.alts) for record in records]).tolist()
     return [Interval(*rows) for rows in pairwise([0, *stops])]
+
+
+def _structural(records: Sequence[SplitRecord]) -> dict[int, StructuralVariant]:
+    """Return the structural variants of the ALT alleles of all records, by their index."""
+    found: dict[int, StructuralVariant] = {}
+    for record, rows in zip(records, _allele_rows(records), strict=True):
+        found |= dict(enumerate(record.variants or (), rows.start))
+    return found
 
 
 def _has_flag(name: str, records: Sequence[SplitRecord]) -> list[bool]:
