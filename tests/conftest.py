@@ -172,7 +172,8 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Disk]]:
         subprocess.run(["umount", folder], check=True)
 
 
-Record = tuple[int, str, str, Sequence[str]]  # POS, REF, ALT, one GT per sample
+# POS, REF, ALT, one GT per sample, and perhaps INFO
+Record = tuple[int, str, str, Sequence[str]] | tuple[int, str, str, Sequence[str], str]
 
 HEADER = (
     "##fileformat=VCFv4.2\n"
@@ -182,13 +183,21 @@ HEADER = (
     '##FORMAT=<ID=GT,Number=1,Type=String,Description="Genotype">\n'
 )
 
+INFO_HEADER = (
+    '##INFO=<ID=END,Number=1,Type=Integer,Description="END">\n'
+    '##INFO=<ID=SVLEN,Number=.,Type=Integer,Description="SVLEN">\n'
+    '##INFO=<ID=SVTYPE,Number=1,Type=String,Description="SVTYPE">\n'
+)
+
 
 def vcf_text(records: Sequence[Record], samples: Sequence[str], chrom: str = "20") -> str:
     header = HEADER.replace("ID=20", f"ID={chrom}") if chrom not in ("20", "21") else HEADER
+    if any(len(record) > 4 for record in records):
+        header += INFO_HEADER
     columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT"]
     lines = ["\t".join([*columns, *samples])]
-    for position, ref, alt, genotypes in records:
-        fixed = [chrom, str(position), f"rs{position}", ref, alt, ".", "PASS", ".", "GT"]
+    for position, ref, alt, genotypes, *info in records:
+        fixed = [chrom, str(position), f"rs{position}", ref, alt, ".", "PASS", *(info or ["."]), "GT"]
         lines.append("\t".join([*fixed, *genotypes]))
     return header + "\n".join(lines) + "\n"
 
@@ -218,7 +227,8 @@ def convert_vcf() -> Callable[[Path, Path], Path]:
 def write_vcf(tmp_path: Path) -> Callable[..., Path]:
     """write_vcf(records, samples=None, name="t.vcf", chrom="20"): a .vcf, .vcf.gz, .bcf or .plain.gz file.
 
-    A record is (POS, REF, ALT, [GT, ...]); without names the samples are a, b, c ...
+    A record is (POS, REF, ALT, [GT, ...]) or (POS, REF, ALT, [GT, ...], INFO); without names the samples are
+    a, b, c ...
     """
 
     def write(

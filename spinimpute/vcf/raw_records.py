@@ -254,6 +254,7 @@ class TextRecords:
     ) -> None:
         self._chrom, self._formats, self._n_samples = chrom.encode(), list(formats), n_samples
         self._site_columns = _site_pattern(header_lines)
+        self._has_end = ("INFO", "END") in map(definition, header_lines)
         self._format_column = ":".join(formats).encode()
         self._min_line_bytes = 2 * (_FIXED_COLUMNS + n_samples)  # one character and a tab per column
 
@@ -299,7 +300,7 @@ class TextRecords:
                 raise BadRecord(f"its columns ID to INFO are not those of impute: {columns_text[:80]!r}")
             ref, alt = data[tabs[2] + 1 : tabs[3]], data[tabs[3] + 1 : tabs[4]]
             last = int(position) + len(ref) - 1
-            if b"<" in alt and (end := _END.search(data, tabs[6], tabs[7])):
+            if self._has_end and (end := _END.search(data, tabs[6], tabs[7])):
                 last = int(end[1])
             table.add(int(position), last, ref, alt, stop - begin)
             begin = stop

@@ -130,7 +130,7 @@ def test_sample_files(tmp_path: Path, header: str, row: str) -> None:
 def test_unusable_and_repeated_sites_are_skipped_as_in_a_vcf(tmp_path: Path) -> None:
     panel = source_panel(
         (0, "A", "C", ["0|1", "1|0"]),
-        (10, "A", "<DEL>", ["0|1", "1|0"]),
+        (10, "A", "<NON_REF>", ["0|1", "1|0"]),
         (10, "A", "A", ["0|1", "1|0"]),
         (20, ".", "T", ["0|1", "1|1"]),
         (30, "G", "T", ["1|0", "0|0"]),

@@ -127,7 +127,7 @@ def test_one_of_equal_records_is_kept_and_none_of_contradictory_records(
         (100, "A", "G", ["1|1"]),
         (100, "A", "c", ["0|1"]),
         (101, "A", "C", ["1|0"]),
-        (102, "A", "<DEL>", ["1|0"]),
+        (102, "A", "<*>", ["1|0"]),
     ]
     if turned:
         records.reverse()

@@ -44,7 +44,7 @@ def records(n_sites: int = 2_400) -> list[Record]:
     for i in range(n_sites):
         calls = [f"{a:d}|{b:d}" for a, b in rng.random((len(NAMES), 2)) < rng.beta(0.2, 1)]
         calls[7] = calls[7][0]
-        alt = "C,G" if i % 31 == 0 else "<DEL>" if i % 71 == 0 else "C"
+        alt = "C,G" if i % 31 == 0 else "<DEL>" if i % 71 == 0 else "<NON_REF>" if i % 73 == 0 else "C"
         found.append((1_000 + 100 * i, "ACGT", alt, calls))
         if i % 43 == 0:
             found.append(found[-1])

@@ -25,6 +25,7 @@ from spinimpute.genotypes.sites import (
     unusable_alt,
     unusable_ref,
 )
+from spinimpute.genotypes.structural import SPANNED
 from spinimpute.panels.formats.text_lines import TextLines
 from spinimpute.panels.vcf_reading import SiteBatch, encode_batches
 from spinimpute.runtime.errors import Code, InputError, argument, repeated
@@ -168,10 +169,14 @@ class TextPanelReader(ABC):
         return self._is_wanted[chrom]
 
     def _usable_alts(self, ref: str, alts: Sequence[str]) -> list[tuple[int, str]]:
-        """Return (number from 1, ALT) of the ALT alleles that can be used. Count the others in `skipped`."""
+        """Return (number from 1, ALT) of the ALT alleles that can be used. Count the others in `skipped`.
+
+        Symbolic alleles cannot be used: these files do not have their END.
+        """
         usable = []
         for number, alt in enumerate(alts, 1):
-            if reason := unusable_alt(alt) or unusable_ref(ref, alt):
+            is_usable = alt == SPANNED and len(alts) > 1
+            if reason := (not is_usable and unusable_alt(alt)) or unusable_ref(ref, alt):
                 self.skipped[reason] += 1
             else:
                 usable.append((number, alt))
