@@ -17,6 +17,7 @@ from typing import Protocol
 BCF_MAGIC = b"BCF\2"
 
 INT8, INT16, INT32, FLOAT, CHAR = 1, 2, 3, 5, 7  # types of values
+INTEGER_TYPES = (INT8, INT16, INT32)
 SIZES = {INT8: 1, INT16: 2, INT32: 4, FLOAT: 4, CHAR: 1}  # bytes of one value
 
 # "end of vector" (END) pads the values of a sample that has fewer values than other samples

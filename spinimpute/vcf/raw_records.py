@@ -17,7 +17,6 @@ from typing import NamedTuple
 import numpy as np
 
 from spinimpute.genotypes.sites import is_position
-from spinimpute.genotypes.structural import Variants, describe_variant
 from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.bcf_format import (
     CHAR,
@@ -25,8 +24,8 @@ from spinimpute.vcf.bcf_format import (
     FLOAT_END,
     INT8,
     INT16,
-    INT32,
     INT32_MISSING,
+    INTEGER_TYPES,
     RECORD_HEAD,
     RECORD_LENGTHS,
     SIZES,
@@ -75,13 +74,6 @@ class SplitRecord(NamedTuple):
     alt: str  # with commas between the ALT alleles
     info: dict[str, str]  # texts, by key; flags, and floats of BCF, have ""
     samples: list[tuple[int, bytes]]  # see `split`
-
-    @property
-    def variants(self) -> Variants | None:
-        """The structural variant of each ALT allele; None if the record has no END."""
-        if "END" not in self.info:
-            return None
-        return describe_variant(self.position, self.ref, self.alts, self.info.get)
 
     @property
     def alts(self) -> list[str]:
@@ -377,8 +369,7 @@ class BcfRecords:
                 kind, count, at = read_descriptor(data, at)
                 if kind != CHAR and count:
                     raise BadRecord("its alleles are not text")
-                texts.append(data[at : at + count])
-                at += count
+                texts.append(data[at : (at := at + count)])
             if not _BCF_TEXTS.fullmatch(b"\0".join(texts)):
                 raise BadRecord("its name or an allele is not text")
             if self._find_info_end(data, at, counts & 0xFFFF) != begin + RECORD_LENGTHS.size + shared_bytes:
@@ -438,8 +429,7 @@ class BcfRecords:
             texts = []
             for _ in range(1 + (counts >> 16)):  # ID, REF, ALT
                 _, count, at = read_descriptor(data, at)
-                texts.append(data[at : at + count].decode())
-                at += count
+                texts.append(data[at : (at := at + count)].decode())
             kind, count, at = read_descriptor(data, at)  # FILTER
             at += count * SIZES[kind] if count else 0
             info = {}
@@ -449,7 +439,7 @@ class BcfRecords:
                 kind, count, at = read_descriptor(data, at + SIZES[kind])
                 size = count * SIZES[kind] if count else 0
                 info[key] = data[at : at + size].decode() if kind == CHAR else ""
-                if kind in (INT8, INT16, INT32):
+                if kind in INTEGER_TYPES:
                     numbers = [read_integer(data, at + SIZES[kind] * i, kind) for i in range(count)]
                     info[key] = ",".join("." if n == INT32_MISSING else str(n) for n in numbers)
                 at += size

@@ -167,15 +167,16 @@ def test_ligated_chunks_equal_a_single_run(panel, rng, write_vcf, tmp_path, suff
 
 
 @SUFFIXES
-def test_merged_samples_equal_a_single_run(panel, rng, write_vcf, tmp_path, suffix):
+@pytest.mark.parametrize("split", [False, True])
+def test_merged_samples_equal_a_single_run(panel, rng, write_vcf, tmp_path, suffix, split):
     target, paths = snp_target(panel, rng, write_vcf), []
     for samples in (["a"], ["b", "c"]):
         paths.append(tmp_path / f"{samples[0]}.{suffix}")
         chosen = spinimpute.TargetSettings(samples=samples)
-        settings = spinimpute.OutputSettings(FORMATS, mergeable=True)
+        settings = spinimpute.OutputSettings(FORMATS, mergeable=True, split_multiallelic=split)
         spinimpute.impute(target, paths[-1], panel, target=chosen, output=settings)
     spinimpute.merge_samples(paths, tmp_path / f"m.{suffix}")
-    single = impute(target, panel, tmp_path / f"s.{suffix}")
+    single = impute(target, panel, tmp_path / f"s.{suffix}", split_multiallelic=split)
     assert content(tmp_path / f"m.{suffix}") == content(single)
 
 

@@ -281,7 +281,7 @@ def _write(
         [record.ref for record in records[0] for _ in record.alts],
         [alt for record in records[0] for alt in record.alts],
         [record.name for record in records[0] for _ in record.alts],
-        _structural(records[0]),
+        _structural(streams[0], records[0]),
     )
     typed_BU = np.array([_has_flag("TYPED", rows) for rows in records])
     sums_BKU = [_decode_sums(*batch) for batch in zip(streams, records, strict=True)]
@@ -314,11 +314,16 @@ def _allele_rows(records: Sequence[SplitRecord]) -> list[Interval]:
     return [Interval(*rows) for rows in pairwise([0, *stops])]
 
 
-def _structural(records: Sequence[SplitRecord]) -> dict[int, StructuralVariant]:
-    """Return the structural variants of the ALT alleles of all records, by their index."""
-    found: dict[int, StructuralVariant] = {}
+def _structural(stream: BatchStream, records: Sequence[SplitRecord]) -> dict[int, StructuralVariant]:
+    """Return the structural variants of the ALT alleles of some records of a batch, by their index."""
+    if not any("END" in record.info for record in records):
+        return {}
+    lengths = _decode("SVLEN", np.array, stream, records).tolist()
+    found = {}
     for record, rows in zip(records, _allele_rows(records), strict=True):
-        found |= dict(enumerate(record.variants or (), rows.start))
+        end, svtype = record.info.get("END", ""), record.info.get("SVTYPE", "")
+        if end.isdecimal():
+            found |= {row: StructuralVariant(int(end), svtype, lengths[row]) for row in range(*rows)}
     return found
 
 
