@@ -319,7 +319,7 @@ def _structural(stream: BatchStream, records: Sequence[SplitRecord]) -> dict[int
     if not any("END" in record.info for record in records):
         return {}
     lengths = _decode("SVLEN", np.array, stream, records).tolist()
-    found = {}
+    found: dict[int, StructuralVariant] = {}
     for record, rows in zip(records, _allele_rows(records), strict=True):
         end, svtype = record.info.get("END", ""), record.info.get("SVTYPE", "")
         if end.isdecimal():
