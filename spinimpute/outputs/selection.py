@@ -161,6 +161,8 @@ class SelectingWriter:
 
     Attributes
     ----------
+    writer : GenotypeWriter, PlinkWriter or BgenWriter
+        Writer of the selected records.
     temporary_folder : Path
         Folder for scratch files.
     left_out : int
@@ -175,13 +177,13 @@ class SelectingWriter:
         table: Path | None = None,
     ) -> None:
         """Open the table. Raises InputError if it cannot be written."""
-        self._writer, self._header, self._filter = writer, header, record_filter
+        self.writer, self._header, self._filter = writer, header, record_filter
         self.temporary_folder, self.left_out = writer.temporary_folder, 0
         self._table = None if table is None else SiteTableWriter(table, writer)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
         """Set the ploidy of the samples in the following blocks. It differs between the parts of X."""
-        self._writer.set_ploidy(ploidy)
+        self.writer.set_ploidy(ploidy)
 
     def write_block(self, block: RecordBlock) -> None:
         """Write those records that the filter keeps. Raises the errors of `GenotypeWriter.write_block`."""
@@ -198,18 +200,18 @@ class SelectingWriter:
         rows = np.flatnonzero(kept)
         self.left_out += len(block) - len(rows)
         if len(rows):
-            self._writer.write_block(block.take(rows))
+            self.writer.write_block(block.take(rows))
 
     def finish(self) -> None:
         """Write the end of each file. The files keep their temporary names until `close`."""
         if self._table is not None:
             self._table.finish()
-        self._writer.finish()
+        self.writer.finish()
 
     def close(self) -> None:
         """Finish the files and rename them. A second call does nothing."""
         self.finish()
-        self._writer.close()
+        self.writer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -222,4 +224,4 @@ class SelectingWriter:
             return
         if self._table is not None:
             self._table.drop()
-        self._writer.abandon()
+        self.writer.abandon()

@@ -47,6 +47,7 @@ from spinimpute.runtime.errors import InputError
 from spinimpute.runtime.memory import peak_memory_mb
 from spinimpute.runtime.progress import Progress, begin_stage, split_progress
 from spinimpute.vcf.header import OutputLayout
+from spinimpute.vcf.writer import GenotypeWriter
 
 
 @contextmanager
@@ -121,8 +122,12 @@ class OutputFiles:
                 any_written = True
                 with self.summary.stage("finish file and index"):
                     self.writer.finish()  # the end of the file; `close` then gives the file its final name
-                if isinstance(self.writer, SelectingWriter):
-                    self.summary.count_left_out(self.writer.left_out)
+                writer = self.writer
+                if isinstance(writer, SelectingWriter):
+                    self.summary.count_left_out(writer.left_out)
+                    writer = writer.writer
+                if isinstance(writer, GenotypeWriter) and "DS" in self.output.formats:
+                    self.summary.multiallelic_dosages += writer.multiallelic_records
             elif len(plan.outputs) > 1:
                 self.summary.warnings += warn_of_older_output(path, chromosomes[0].name)
         if not any_written:

@@ -67,6 +67,8 @@ class RunSummary:
     labels: LabelCalls | None = field(default=None, kw_only=True)  # most likely labels, if requested
     written_sites: int = field(default=0, kw_only=True)
     left_out_sites: int = field(default=0, kw_only=True)  # number of sites that the filters left out
+    # number of multi-allelic records of a VCF or BCF that have dosages
+    multiallelic_dosages: int = field(default=0, kw_only=True)
 
     def __repr__(self) -> str:
         return "\n".join(map(printable, self.lines()))
@@ -102,12 +104,17 @@ class RunSummary:
         self.left_out_sites += n_sites
 
     def written_lines(self) -> list[str]:
-        """Return the numbers of written and left out sites as text."""
+        """Return the numbers of written and left out sites as text, and what to do for PLINK 2."""
         lines = [f"written:  {self.written_sites} sites"]
         if self.left_out_sites:
             lines.append(
                 f"          {self.left_out_sites} sites were left out: below {argument('min_r2')} or "
                 f"{argument('min_maf')}"
+            )
+        if self.multiallelic_dosages:
+            lines.append(
+                f"          {self.multiallelic_dosages} multi-allelic records, whose dosages PLINK 2 cannot "
+                f"read ({argument('split_multiallelic', True)} splits them)"
             )
         return lines
 

@@ -162,6 +162,7 @@ class GenotypeWriter(IndexedFile):
         self._formats = formats
         self.set_ploidy(layout.ploidy)
         self._last_position = 0
+        self.multiallelic_records = 0  # number of written records with several ALT alleles
         super().__init__(path, output_type, self._encoder(1)[1].file_start, self._header.contigs, threads)
 
     def set_ploidy(self, ploidy: np.ndarray) -> None:
@@ -223,6 +224,7 @@ class GenotypeWriter(IndexedFile):
                     biallelic = part.take(np.array([rows.start for rows in own_records]))
                     pieces, lengths[chosen] = self._encode_biallelic(biallelic)
                 else:
+                    self.multiallelic_records += len(own_records)
                     pieces, lengths[chosen] = self._encode_multiallelic(part, own_records, n_alts)
                 for number, i in enumerate(chosen.tolist()):
                     encoded[2 * i : 2 * i + 2] = pieces[2 * number : 2 * number + 2]

@@ -237,3 +237,27 @@ def test_unphased_calls_keep_both_alts(panel, rng, write_vcf, tmp_path):
             assert sorted(before.split("/")) == sorted(after.split("|"))
             found += before == "C/G"
     assert found > 50
+
+
+def test_a_hint_for_plink_only_where_it_applies(panel, rng, write_vcf, tmp_path, run):
+    target = write_vcf(target_rows(panel, rng))
+    two, three = (f"20:{panel.position[0]}-{panel.position[stop]}" for stop in (1, 2))
+    options = {
+        (): N_SITES // 5,
+        ("--region", three, "--buffer", "5"): 1,
+        ("--region", two, "--buffer", "5"): 0,
+        ("--split-multiallelic",): 0,
+        ("--min-r2", "0.9", "--min-maf", "0.3"): None,
+        ("--format", "GT"): 0,
+    }
+    for number, (more, expected) in enumerate(options.items()):
+        out = tmp_path / f"out{number}.vcf"
+        printed = run.impute(target, panel.path, out, "--min-typed-ratio", "0", *more).ok()
+        joined = sum(len(variant.ALT) > 1 for variant in cyvcf2.VCF(str(out)))
+        hinted = 0 if "GT" in more else joined
+        assert expected in (None, hinted)
+        assert 0 < joined < N_SITES // 5 or expected is not None
+        assert printed.err.count("PLINK") == bool(hinted)
+        if hinted:
+            assert f"{hinted} multi-allelic records, whose dosages PLINK 2 cannot read" in printed.err
+            assert "(--split-multiallelic splits them)" in printed.err
