@@ -26,6 +26,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from cyvcf2 import VCF
@@ -33,6 +34,7 @@ from cyvcf2 import VCF
 from benchmarks.imputation.measure import Stage, run
 from benchmarks.imputation.results import commit, processor
 from benchmarks.imputation.tables import markdown, write_tsv
+from spinimpute.evaluation.labels import evaluate_labels
 
 RESULTS = Path(__file__).parent / "results"
 HOMOZYGOUS = 1.33
@@ -40,8 +42,9 @@ SPINIMPUTE = (sys.executable, "-P", "-m", "spinimpute.cli.main")
 PSEUDO, LABELS = "spinimpute, pseudo-markers", "spinimpute, labels"
 BEAGLE = "Beagle, pseudo-markers"
 
-Person = tuple[str, str]  # sample and gene
-Calls = dict[Person, tuple[list[str], float]]  # alleles, and the probability of the pair or NaN
+FIELDS = 2  # resolution that is compared
+CALLS = ("sample", "locus", "fields", "allele1", "allele2", "probability")
+TENTHS = tuple(f"[{t / 10:g},{(t + 1) / 10:g}{']' if t == 9 else ')'}" for t in range(10))  # of probability
 
 
 def main() -> None:
@@ -90,30 +93,31 @@ class Benchmark:
             self.targets = {"left out": self._take(panel, names, "left_out.bcf", unphased=True)}
             self.panel_samples = [name for name in self.panel_samples if name not in set(names)]
             panel = self._take(panel, self.panel_samples, "panel.bcf")
-        truth: dict[Person, list[str]] = {}
-        population: dict[Person, str] = {}
-        for row in self.types:
-            person = row["sample"], row["gene"]
-            truth[person], population[person] = [row["allele1"], row["allele2"]], row["population"]
-        calls = dict(self._calls(panel))
-        genes = sorted(self.position)
+        truth, groups = self.work / "truth.tsv", self.work / "populations.tsv"
+        rows = [[row["sample"], row["gene"], row["allele1"], row["allele2"]] for row in self.types]
+        write_tsv(truth, [["sample", "locus", "allele1", "allele2"], *rows])
+        population_of = {row["sample"]: row["population"] for row in self.types}
+        write_tsv(groups, [["sample", "population"], *map(list, population_of.items())])
+        genes, populations = sorted(self.position), sorted(set(population_of.values()))
         accuracy = [["target", "method", *genes, "all"]]
-        by_population = [["target", "method", *sorted(set(population.values()))]]
-        tenths = [["target", "method", *(f"{t / 10:g} to {(t + 1) / 10:g}" for t in range(10))]]
-        for (target, method), found in calls.items():
-            right = {person: _right(truth[person], found[person][0]) for person in found if person in truth}
-            by_gene = [_share(n for (_, gene), n in right.items() if gene == one) for one in genes]
-            accuracy.append([target, method, *by_gene, _share(right.values())])
-            groups = by_population[0][2:]
-            by_population.append(
-                [
-                    target,
-                    method,
-                    *(_share(n for p, n in right.items() if population[p] == one) for one in groups),
-                ]
+        by_population = [["target", "method", *populations]]
+        tenths = [["target", "method", *TENTHS]]
+        for (target, method), table in self._calls(panel):
+            result = evaluate_labels(table, truth, groups)
+            by_locus = {
+                row["locus"].removeprefix("HLA-"): row for row in result.by_locus if _is_compared(row)
+            }
+            accuracy.append(
+                [target, method, *(f"{by_locus[gene]['accuracy']:.4f}" for gene in (*genes, "all"))]
             )
-            if any(probability == probability for _, probability in found.values()):
-                tenths.append([target, method, *_tenths(found, right)])
+            assert result.by_population is not None
+            of_group = {row["population"]: row for row in result.by_population if _is_compared(row, "all")}
+            shares = (
+                f"{of_group[name]['accuracy']:.4f}" if name in of_group else "–" for name in populations
+            )
+            by_population.append([target, method, *shares])
+            if calibration := {row["bin"]: row for row in result.calibration if _is_compared(row, "all")}:
+                tenths.append([target, method, *(_tenth(calibration.get(tenth)) for tenth in TENTHS)])
         report = [
             "# HLA types",
             "Share of the two-field alleles that are right, by gene:",
@@ -146,8 +150,8 @@ class Benchmark:
         (out / "configuration.json").write_text(json.dumps(configuration, indent=1) + "\n")
         print("\n\n".join(report))
 
-    def _calls(self, panel: Path) -> Iterable[tuple[tuple[str, str], Calls]]:
-        """Yield the calls of each target and method."""
+    def _calls(self, panel: Path) -> Iterable[tuple[tuple[str, str], Path]]:
+        """Yield the table of the calls of each target and method."""
         snps = self.work / "snps.bcf"
         _bcftools("view", "-e", 'ID~"^HLA_"', "-Ob", "-o", snps, panel)
         pseudo_panel, snp_panel, labelled = (
@@ -163,22 +167,30 @@ class Benchmark:
                 yield (target, BEAGLE), self._beagle(panel, vcf)
             out = self.work / "pseudo.vcf.gz"
             self._impute(PSEUDO, target, vcf, pseudo_panel, out)
-            yield (target, PSEUDO), _calls_of_dosages(out)
+            yield (target, PSEUDO), self._pairs_of_dosages(out)
             yield (target, LABELS), self._labels(LABELS, target, vcf, labelled)
         if self.unknown and not self.left_out:
             target, method = (
                 next(iter(self.targets)),
                 f"labels, {self.unknown:.0%} of the gene's types unknown",
             )
-            found: Calls = {}
+            found = []
             for number, gene in enumerate(sorted(self.position)):
                 rng = np.random.default_rng([self.seed, number])
                 share = self.panel_samples, rng.random(len(self.panel_samples)) < self.unknown
                 hidden = {name for name, is_hidden in zip(*share, strict=True) if is_hidden}
                 self._label(snp_panel, labelled, method, {gene: hidden})
-                calls = self._labels(method, target, self.work / f"{target}.vcf.gz", labelled)
-                found |= {person: call for person, call in calls.items() if person[1] == gene}
-            yield (target, method), found
+                table = self._labels(method, target, self.work / f"{target}.vcf.gz", labelled)
+                with table.open() as file:
+                    rows = [
+                        row
+                        for row in csv.DictReader(file, delimiter="\t")
+                        if _is_compared(row, f"HLA-{gene}")
+                    ]
+                found += [[row[name] for name in CALLS] for row in rows]
+            table = self.work / "unknown.tsv"
+            write_tsv(table, [list(CALLS), *found])
+            yield (target, method), table
 
     def _label(self, panel: Path, out: Path, method: str, hidden: Mapping[str, set[str]]) -> None:
         table = self.work / "types.tsv"
@@ -194,18 +206,10 @@ class Benchmark:
         command = ("panel", "labels", "--panel", panel, "--types", table, "--out", out, "--force")
         self._ours(method, "panel labels", *command)
 
-    def _labels(self, method: str, target: str, vcf: Path, panel: Path) -> Calls:
+    def _labels(self, method: str, target: str, vcf: Path, panel: Path) -> Path:
         table = self.work / "labels.tsv"
         self._impute(method, target, vcf, panel, self.work / "labels.vcf.gz", "--labels", table)
-        with table.open() as file:
-            rows = [row for row in csv.DictReader(file, delimiter="\t") if row["fields"] == "2"]
-        return {
-            (row["sample"], row["locus"].removeprefix("HLA-")): (
-                [row["allele1"], row["allele2"]],
-                float(row["probability"]),
-            )
-            for row in rows
-        }
+        return table
 
     def _impute(self, method: str, target: str, vcf: Path, panel: Path, out: Path, *more: object) -> None:
         arguments = ("impute", "--vcf", vcf, "--panel", panel, "--out", out, *more, "--force")
@@ -215,7 +219,7 @@ class Benchmark:
         command = [*SPINIMPUTE, *arguments, "--threads", self.threads]
         self.stages.append(run(method, stage, command, self.work / "log"))
 
-    def _beagle(self, panel: Path, vcf: Path) -> Calls:
+    def _beagle(self, panel: Path, vcf: Path) -> Path:
         reference = self.work / "panel.vcf.gz"
         if not reference.exists():
             _bcftools("view", "-Oz", "-o", reference, panel)
@@ -224,7 +228,25 @@ class Benchmark:
         self.stages.append(
             run(BEAGLE, f"impute {vcf.name}", [*command, f"seed={self.seed}"], self.work / "log")
         )
-        return _calls_of_dosages(Path(f"{out}.vcf.gz"))
+        return self._pairs_of_dosages(Path(f"{out}.vcf.gz"))
+
+    def _pairs_of_dosages(self, vcf_path: Path) -> Path:
+        """Write the table of the pairs that the dosages of pseudo-markers call."""
+        vcf = VCF(str(vcf_path))
+        dosages: dict[tuple[str, str], list[tuple[float, str]]] = defaultdict(list)
+        for record in vcf:
+            if (found := _pseudo_marker(record.ID)) is not None:
+                gene, allele = found
+                for sample, dosage in zip(vcf.samples, record.format("DS")[:, 0].tolist(), strict=True):
+                    dosages[sample, gene].append((dosage, allele))
+        rows: list[list[object]] = [["sample", "locus", "allele1", "allele2"]]
+        for (sample, gene), alleles in dosages.items():
+            (first, one), (second, other) = sorted(alleles, reverse=True)[:2]
+            twice = first >= 2 * second and first > HOMOZYGOUS
+            rows.append([sample, gene, one, one if twice else other])
+        table = self.work / "pairs.tsv"
+        write_tsv(table, rows)
+        return table
 
     def _take(self, panel: Path, samples: Sequence[str], name: str, *, unphased: bool = False) -> Path:
         """Write some samples of the panel. Unphased files have the SNPs of the first target only."""
@@ -255,44 +277,13 @@ def _pseudo_marker(name: str | None) -> tuple[str, str] | None:
     return parts[1], f"{parts[2][:2]}:{parts[2][2:]}"
 
 
-def _calls_of_dosages(path: Path) -> Calls:
-    vcf = VCF(str(path))
-    dosages: dict[Person, list[tuple[float, str]]] = defaultdict(list)
-    for record in vcf:
-        if (found := _pseudo_marker(record.ID)) is not None:
-            gene, allele = found
-            for sample, dosage in zip(vcf.samples, record.format("DS")[:, 0].tolist(), strict=True):
-                dosages[sample, gene].append((dosage, allele))
-    calls: Calls = {}
-    for person, alleles in dosages.items():
-        (first, one), (second, other) = sorted(alleles, reverse=True)[:2]
-        twice = first >= 2 * second and first > HOMOZYGOUS
-        calls[person] = [one, one if twice else other], float("nan")
-    return calls
+def _is_compared(row: Mapping[str, Any], locus: str | None = None) -> bool:
+    """Return whether a row has the resolution that is compared, and is of a locus."""
+    return int(row["fields"]) == FIELDS and locus in (None, row["locus"])
 
 
-def _right(truth: Sequence[str], called: Sequence[str]) -> int:
-    """Return how many of two alleles are right."""
-    remaining = list(truth)
-    for allele in called:
-        if allele in remaining:
-            remaining.remove(allele)
-    return 2 - len(remaining)
-
-
-def _share(right: Iterable[int]) -> str:
-    counts = list(right)
-    return f"{sum(counts) / (2 * len(counts)):.4f}" if counts else "–"
-
-
-def _tenths(calls: Calls, right: Mapping[Person, int]) -> list[str]:
-    cells = []
-    pairs = np.array([(calls[person][1], n == 2) for person, n in right.items()])
-    tenth = np.minimum((pairs[:, 0] * 10).astype(int), 9)
-    for t in range(10):
-        mean, share = pairs[tenth == t].mean(axis=0) if (tenth == t).any() else (np.nan, np.nan)
-        cells.append(f"{mean:.2f}, {share:.2f}, {(tenth == t).sum()}")
-    return cells
+def _tenth(row: Mapping[str, Any] | None) -> str:
+    return "–" if row is None else f"{row['mean_predicted']:.2f}, {row['observed']:.2f}, {row['predictions']}"
 
 
 if __name__ == "__main__":
