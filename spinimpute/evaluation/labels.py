@@ -375,12 +375,13 @@ def label_tables(evaluation: LabelEvaluation) -> list[Table]:
         title=f"{len(evaluation.samples):,} people, {n_loci} {'locus' if n_loci == 1 else 'loci'}",
         caption=_caption(evaluation),
         caption_justify="left",
+        padding=(0, 1, 0, 0),  # so that two thresholds fit into 80 columns
     )
     for name in ("\nlocus", "\nfields", "\npeople", "labels\nright", "pairs\nright"):
         table.add_column(name, justify="left" if "locus" in name else "right", no_wrap=True)
-    for threshold in shown:
+    for threshold in shown:  # of the pairs' probability
         for name in ("called", "right"):
-            table.add_column(f"p ≥ {threshold:g}\n{name}", justify="right", no_wrap=True)
+            table.add_column(f"≥ {threshold:g}\n{name}", justify="right", no_wrap=True)
     for row in evaluation.by_locus:
         cells = [row["locus"], str(row["fields"]), f"{row['people']:,}"]
         cells += [_percent(row["accuracy"]), _percent(row["pair_accuracy"])]
@@ -413,6 +414,8 @@ def _percent(share: float) -> str:
 
 def _caption(evaluation: LabelEvaluation) -> str:
     lines = []
+    if evaluation.thresholds:
+        lines.append("≥ 0.5, ≥ 0.9: pairs with at least this probability")
     for what, where, names in (
         ("people", "the truth", evaluation.truth_only_samples),
         ("people", "the imputed labels", evaluation.imputed_only_samples),
