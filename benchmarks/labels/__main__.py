@@ -12,6 +12,9 @@ gene, allele1, allele2). Methods:
 
 `--left-out N` uses N people of the panel as targets, with the SNPs of the first target, in place of all
 targets: settings are chosen by them. Beagle does not run then.
+
+`--depth X` also imputes simulated reads: at each SNP of the first target, every person has a Poisson number
+of bases (mean X), of which a share of BASE_ERROR is wrong. `impute --gl` reads their genotype likelihoods.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ from spinimpute.evaluation.labels import evaluate_labels
 
 RESULTS = Path(__file__).parent / "results"
 HOMOZYGOUS = 1.33
+BASE_ERROR = 0.01
 SPINIMPUTE = (sys.executable, "-P", "-m", "spinimpute.cli.main")
 PSEUDO, LABELS = "spinimpute, pseudo-markers", "spinimpute, labels"
 BEAGLE = "Beagle, pseudo-markers"
@@ -56,6 +60,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--unknown", type=float, default=0.3, help="share of the types that are removed")
     parser.add_argument("--left-out", type=int, metavar="N")
+    parser.add_argument("--depth", type=float, action="append", default=[])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="hla")
     arguments = parser.parse_args()
@@ -71,7 +76,7 @@ class Benchmark:
     def __init__(self, arguments: argparse.Namespace, work: Path) -> None:
         self.data, self.work, self.threads = arguments.data, work, arguments.threads
         self.unknown, self.left_out, self.seed = arguments.unknown, arguments.left_out, arguments.seed
-        self.name = arguments.name
+        self.name, self.depths = arguments.name, arguments.depth
         self.stages: list[Stage] = []
         with (self.data / "types.tsv").open() as file:
             self.types = list(csv.DictReader(file, delimiter="\t"))
@@ -169,11 +174,13 @@ class Benchmark:
             self._impute(PSEUDO, target, vcf, pseudo_panel, out)
             yield (target, PSEUDO), self._pairs_of_dosages(out)
             yield (target, LABELS), self._labels(LABELS, target, vcf, labelled)
+        target = next(iter(self.targets))
+        for depth in self.depths:
+            reads, method = self.work / "reads.vcf.gz", f"labels, reads of depth {depth:g}"
+            self._simulate_reads(self.work / f"{target}.vcf.gz", depth, reads)
+            yield (target, method), self._labels(method, target, reads, labelled, "--gl")
         if self.unknown and not self.left_out:
-            target, method = (
-                next(iter(self.targets)),
-                f"labels, {self.unknown:.0%} of the gene's types unknown",
-            )
+            method = f"labels, {self.unknown:.0%} of the gene's types unknown"
             found = []
             for number, gene in enumerate(sorted(self.position)):
                 rng = np.random.default_rng([self.seed, number])
@@ -206,18 +213,48 @@ class Benchmark:
         command = ("panel", "labels", "--panel", panel, "--types", table, "--out", out, "--force")
         self._ours(method, "panel labels", *command)
 
-    def _labels(self, method: str, target: str, vcf: Path, panel: Path) -> Path:
+    def _labels(self, method: str, target: str, vcf: Path, panel: Path, option: str = "--vcf") -> Path:
         table = self.work / "labels.tsv"
-        self._impute(method, target, vcf, panel, self.work / "labels.vcf.gz", "--labels", table)
+        out = self.work / "labels.vcf.gz"
+        self._impute(method, target, vcf, panel, out, "--labels", table, option=option)
         return table
 
-    def _impute(self, method: str, target: str, vcf: Path, panel: Path, out: Path, *more: object) -> None:
-        arguments = ("impute", "--vcf", vcf, "--panel", panel, "--out", out, *more, "--force")
+    def _impute(
+        self,
+        method: str,
+        target: str,
+        vcf: Path,
+        panel: Path,
+        out: Path,
+        *more: object,
+        option: str = "--vcf",
+    ) -> None:
+        arguments = ("impute", option, vcf, "--panel", panel, "--out", out, *more, "--force")
         self._ours(method, f"impute {target}", *arguments)
 
     def _ours(self, method: str, stage: str, *arguments: object) -> None:
         command = [*SPINIMPUTE, *arguments, "--threads", self.threads]
         self.stages.append(run(method, stage, command, self.work / "log"))
+
+    def _simulate_reads(self, vcf_path: Path, depth: float, out: Path) -> None:
+        """Write genotype likelihoods (PL) of simulated reads."""
+        rng = np.random.default_rng([self.seed, round(1000 * depth)])
+        vcf = VCF(str(vcf_path))
+        header = '##fileformat=VCFv4.2\n##FORMAT=<ID=PL,Number=G,Type=Integer,Description="Likelihoods">\n'
+        columns = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT", *vcf.samples]
+        contigs = "".join(f"##contig=<ID={name}>\n" for name in vcf.seqnames)
+        lines = [header, contigs, "\t".join(columns), "\n"]
+        p_alt = np.array([BASE_ERROR, 0.5, 1 - BASE_ERROR])  # of a base, by copies of ALT
+        for record in vcf:
+            copies = record.genotype.array()[:, :2].sum(axis=1)
+            n = rng.poisson(depth, len(copies))
+            alt = rng.binomial(n, p_alt[copies])
+            phred = -10 * (alt[:, None] * np.log10(p_alt) + (n - alt)[:, None] * np.log10(1 - p_alt))
+            pl = (phred - phred.min(axis=1, keepdims=True)).round().astype(int).tolist()
+            site = f"{record.CHROM}\t{record.POS}\t.\t{record.REF}\t{record.ALT[0]}\t.\t.\t.\tPL\t"
+            lines.append(site + "\t".join(",".join(map(str, one)) for one in pl) + "\n")
+        words = ["bcftools", "view", "-Oz", "-o", out]
+        subprocess.run(words, input="".join(lines), text=True, check=True)
 
     def _beagle(self, panel: Path, vcf: Path) -> Path:
         reference = self.work / "panel.vcf.gz"
