@@ -4,6 +4,9 @@ A panel and a target are simulated (see `simulation`). Beagle and spinimpute imp
 files. Each ALT allele is scored by the squared correlation of its dosages with the truth, pooled over the
 alleles of a kind and a range of minor allele frequencies. Before, all dosages are turned to the allele that
 is rarer in the panel. An allele that a file lacks has the panel's frequency.
+
+The length of a repeat is scored as well: the sum of the lengths of a person's two alleles, computed from the
+dosages. Its r² is the mean over the repeats of which the length varies in the truth.
 """
 
 from __future__ import annotations
@@ -36,7 +39,8 @@ from benchmarks.multiallelic.simulation import (
 )
 
 RESULTS = Path(__file__).parent / "results"
-KINDS = (SNP, MULTIALLELIC, DELETION, INSERTION, REPEAT)
+LENGTH = "length of an STR"
+KINDS = (SNP, MULTIALLELIC, DELETION, INSERTION, REPEAT, LENGTH)
 BINS = (0, 0.002, 0.01, 0.05, 0.5)
 PACKAGES = ("spinimpute", "numpy", "msprime")
 
@@ -71,6 +75,9 @@ def main() -> None:
             for label, path in imputed.items():
                 found = dosages(path)
                 sums.append([label, str(seed), f"{largest_sum(found):.3f}"])
+                r2, n = score_lengths(files, imputed=path)
+                scores[label, LENGTH, 0].append(r2)
+                numbers[LENGTH, 0].append(n)
                 for (kind, number), (r2, n) in score(files, truth, found).items():
                     scores[label, kind, number].append(r2)
                     numbers[kind, number].append(n)
@@ -150,7 +157,7 @@ def score(
     groups: dict[tuple[str, int], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
     for allele, kind in files.kinds.items():
         frequency = files.frequency[allele]
-        if frequency == 0:
+        if not 0 < frequency < 1:
             continue
         true = truth[allele]
         found = imputed.get(allele, np.full(len(true), 2 * frequency, np.float32))
@@ -165,7 +172,32 @@ def score(
     return result
 
 
+def score_lengths(files: Files, imputed: Path) -> tuple[float, int]:
+    """Return the mean r² of the lengths of repeats, and how many vary in the truth."""
+    positions = {position for (position, _), kind in files.kinds.items() if kind == REPEAT}
+    true, found = (_lengths(path, positions) for path in (files.truth, imputed))
+    r2 = [
+        np.corrcoef(true[at], found[at])[0, 1] ** 2 if at in found and found[at].std() > 0 else 0.0
+        for at in sorted(positions)
+        if true[at].std() > 0
+    ]
+    return float(np.mean(r2)), len(r2)
+
+
+def _lengths(path: Path, positions: set[int]) -> dict[int, np.ndarray]:
+    """Return the sum of the lengths of a person's alleles, minus twice that of REF, by position."""
+    difference: dict[int, np.ndarray] = {}
+    n_bases = {record.POS: len(record.REF) for record in VCF(str(path)) if record.POS in positions}
+    for (position, alt), values in dosages(path).items():
+        if position in positions:
+            added = values * (len(alt) - n_bases[position])
+            difference[position] = difference.get(position, 0) + added
+    return difference
+
+
 def _bin_text(number: int) -> str:
+    if not number:
+        return "all"
     return f"{BINS[number - 1]:g} to {BINS[number]:g}"
 
 
