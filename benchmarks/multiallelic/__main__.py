@@ -40,7 +40,7 @@ from benchmarks.multiallelic.simulation import (
 
 RESULTS = Path(__file__).parent / "results"
 LENGTH = "length of an STR"
-KINDS = (SNP, MULTIALLELIC, DELETION, INSERTION, REPEAT, LENGTH)
+KINDS = (SNP, MULTIALLELIC, DELETION, INSERTION, REPEAT)
 BINS = (0, 0.002, 0.01, 0.05, 0.5)
 PACKAGES = ("spinimpute", "numpy", "msprime")
 
@@ -83,7 +83,7 @@ def main() -> None:
                     numbers[kind, number].append(n)
     labels = list(imputed)
     table = [["kind", "MAF", "alleles", *labels]]
-    for kind in KINDS:
+    for kind in (*KINDS, LENGTH):
         for number in range(len(BINS)):
             if (kind, number) in numbers:
                 means = [f"{np.mean(scores[label, kind, number]):.4f}" for label in labels]

@@ -9,7 +9,7 @@ from cyvcf2 import VCF
 pytest.importorskip("msprime", reason="msprime is not installed (extra: bench)")
 
 from benchmarks.imputation.simulated_set import History
-from benchmarks.multiallelic.__main__ import KINDS, dosages, largest_sum, score
+from benchmarks.multiallelic.__main__ import KINDS, dosages, largest_sum, score, score_lengths
 from benchmarks.multiallelic.simulation import DELETION, REPEAT, Record, simulate_records, write_files
 
 pytestmark = pytest.mark.slow
@@ -41,6 +41,10 @@ def test_true_genotypes_have_perfectscores(tmp_path: Path) -> None:
     assert largest_sum(truth) == 2
     scores = score(files, truth, truth)
     assert all(r2 == pytest.approx(1) or np.isnan(r2) for r2, _ in scores.values())
+    r2, n = score_lengths(files, files.truth)
+    assert r2 == pytest.approx(1)
+    assert n > 3
+    assert score_lengths(files, files.target) == (0, n)  # without repeats
     absent = score(files, truth, {})  # all alleles have the panel's frequency
     assert absent.keys() == scores.keys()
     assert all(r2 < 0.9 or np.isnan(r2) for r2, _ in absent.values())

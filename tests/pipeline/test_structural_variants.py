@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import cyvcf2
+import numpy as np
 import pytest
 
 import spinimpute
 from spinimpute.genotypes.structural import StructuralVariant
+from spinimpute.panels.writer import rewrite_panel
 from tests.pipeline.multiallelic.multiallelic_rows import content, panel_rows, target_rows
 
 SUFFIXES = pytest.mark.parametrize("suffix", ["vcf", "vcf.gz", "bcf"])
@@ -331,3 +333,78 @@ def test_merged_panels_and_inducing_points(build, rng, write_vcf, tmp_path):
         out = impute(snp_target(merged, rng, write_vcf), merged, tmp_path / "o.vcf")
         ends = [record.INFO.get("END") for record in cyvcf2.VCF(str(out)) if record.POS == 1700]
         assert ends == [2050, 2051]
+
+
+def test_inducing_points(panel, rng, write_vcf, tmp_path):
+    target = snp_target(panel, rng, write_vcf)
+    with spinimpute.build_inducing_panel(panel, tmp_path / "p.spip", target, 8) as points:
+        assert points.sites.structural == panel.sites.structural
+        out = impute(target, points, tmp_path / "o.bcf")
+    ends = {record.POS: record.INFO.get("END") for record in cyvcf2.VCF(str(out)) if record.INFO.get("END")}
+    assert ends == {1100: 30000, 1400: 1400, 1700: 2050, 2200: 2300, 5000: 5900}
+
+
+def test_rewritten_panels_keep_the_fields(panel, rng, write_vcf, tmp_path):
+    rewrite_panel(panel, tmp_path / "rewritten.spin", {})
+    types = tmp_path / "types.tsv"
+    types.write_text(
+        "sample\tlocus\tposition\tallele1\tallele2\n"
+        + "".join(f"s{i}\tHLA-A\t4050\t01:0{1 + i % 2}\t01:0{1 + i % 3 // 2}\n" for i in range(40))
+    )
+    spinimpute.add_labels(panel.path, types, tmp_path / "labels.spin")
+    for name in ("rewritten", "labels"):
+        with spinimpute.Panel.open(tmp_path / f"{name}.spin") as other:
+            found = {other.sites.keys()[row]: one for row, one in other.sites.structural.items()}
+            assert found == {panel.sites.keys()[row]: one for row, one in panel.sites.structural.items()}
+
+
+def test_sequenced_samples(panel, rng, tmp_path):
+    """Likelihoods at SNPs only; merged samples equal a single run."""
+    chosen = [row for row in range(panel.n_sites) if panel.sites.alt[row].isalpha()]
+    likelihoods_NX3 = rng.integers(0, 60, (len(chosen), 3, 3))
+    likelihoods_NX3[np.arange(len(chosen)), :, rng.integers(0, 3, len(chosen))] = 0
+
+    def run(samples: str, **output: bool) -> Path:
+        lines = ["##fileformat=VCFv4.2", "##contig=<ID=20>"]
+        lines += ['##FORMAT=<ID=PL,Number=G,Type=Integer,Description="PL">']
+        fixed = ["#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT"]
+        lines.append("\t".join([*fixed, *samples]))
+        for row, likelihoods_X3 in zip(chosen, likelihoods_NX3.tolist(), strict=True):
+            site = [str(panel.sites.position[row]), ".", "A", panel.sites.alt[row]]
+            columns = [",".join(map(str, likelihoods_X3[int(name)])) for name in samples]
+            lines.append("\t".join(["20", *site, ".", ".", ".", "PL", *columns]))
+        (tmp_path / "pl.vcf").write_text("\n".join(lines) + "\n")
+        sequencing = spinimpute.SequencingSettings(likelihoods=tmp_path / "pl.vcf")
+        settings = spinimpute.OutputSettings(FORMATS, **output)
+        out = tmp_path / f"{samples}.bcf"
+        spinimpute.impute_sequenced(out, panel, sequencing, output=settings)
+        return out
+
+    single = run("012")
+    ends = {
+        record.POS: record.INFO.get("END") for record in cyvcf2.VCF(str(single)) if record.INFO.get("END")
+    }
+    assert ends == {1100: 30000, 1400: 1400, 1700: 2050, 2200: 2300, 5000: 5900}
+    expected = content(single)
+    spinimpute.merge_samples([run(name, mergeable=True) for name in ("0", "12")], tmp_path / "m.bcf")
+    assert content(tmp_path / "m.bcf") == expected
+
+
+def test_one_file_of_two_chromosomes(panel, rng, write_vcf, tmp_path):
+    """The header defines the fields, also if only the second chromosome has them."""
+    rows = panel_rows(rng)
+    target = snp_target(panel, rng, write_vcf).read_text()
+    lines = [line for line in target.splitlines(keepends=True) if line[0] != "#"]
+    first = [f"19{line[2:]}" for line in lines]
+    header = target[: target.index("#CHROM")] + "##contig=<ID=19>\n"
+    columns = next(line for line in target.splitlines(keepends=True) if line.startswith("#CHROM"))
+    both = tmp_path / "both.vcf"
+    both.write_text("".join([header, columns, *first, *lines]))
+    source = write_vcf(rows, panel.samples, "19.vcf", chrom="19")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spinimpute.build_panel(source, tmp_path / "19.spin").close()
+        spinimpute.impute(both, tmp_path / "o.bcf", [tmp_path / "19.spin", panel.path])
+    found = bcftools("query", "-f", "%CHROM %POS %INFO/END\n", tmp_path / "o.bcf").split("\n")
+    assert "20 1100 30000" in found
+    assert "19 1100 ." in found
