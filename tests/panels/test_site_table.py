@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 
 from spinimpute.genotypes.sites import Sites
+from spinimpute.genotypes.structural import StructuralVariant
 from spinimpute.panels.site_table import (
+    STRUCTURAL,
     SiteTable,
     decode_cM,
     decode_increasing,
+    decode_sites,
     encode_cM,
     encode_increasing,
     encode_rounded_cM,
@@ -47,3 +50,39 @@ def test_genetic_positions_are_exact() -> None:
         found = decode_cM(encode_cM(np.array(cM)))
         assert found.dtype == np.float64
         assert list(map(repr, found.tolist())) == list(map(repr, cM))
+
+
+def test_structural_variants() -> None:
+    variants = {0: StructuralVariant(900, "DEL", "-890"), 2: StructuralVariant(25)}
+    sites = Sites("20", np.array([10, 15, 20]), ["A"] * 3, ["<DEL>", "C", "<INV>"], ["."] * 3, variants)
+    table = SiteTable(sites, np.zeros(3), np.ones(3, np.int64))
+    sections = encode_site_table(table, np.zeros(3, bool))
+    assert sections[STRUCTURAL] == b"0\t900\tDEL\t-890\n2\t25\t\t"
+    decoded = decode_sites("20", sites.position, lambda name: sections.get(name, b""))
+    assert decoded.structural == variants
+    assert decoded.keys() == [(10, "A", "<DEL>;END=900"), (15, "A", "C"), (20, "A", "<INV>;END=25")]
+    assert decoded.take(np.array([2, 1])).structural == {0: variants[2]}
+    assert Sites.concatenate([decoded.take(slice(1, 3)), decoded]).structural == {
+        1: variants[2], 2: variants[0], 4: variants[2],
+    }  # fmt: skip
+    plain = SiteTable(sites.take(np.array([1])), np.zeros(1), np.ones(1, np.int64))
+    assert STRUCTURAL not in encode_site_table(plain, np.zeros(1, bool))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("3\t30\t\t", "invalid structural"),
+        ("-1\t30\t\t", "invalid structural"),
+        ("0\t9\t\t", "invalid structural"),  # before the site
+        ("0\t2147483648\t\t", "invalid structural"),
+        ("0\t30\tA;B\t", "invalid structural"),
+        ("0\t30\t\t1.5", "invalid structural"),
+        ("0\t30", "not enough values"),
+        ("x\t30\t\t", "invalid literal"),
+    ],
+)
+def test_invalid_structural_variants(line: str, message: str) -> None:
+    sections = {"ref": b"A\nA\nA", "alt": b"<DEL>\nC\n<INV>", "id": b".\n.\n.", STRUCTURAL: line.encode()}
+    with pytest.raises(ValueError, match=message):
+        decode_sites("20", np.array([10, 15, 20]), sections.__getitem__)
