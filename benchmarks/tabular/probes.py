@@ -31,7 +31,7 @@ from spinimpute.tabular.carrying_network import CarryingNetwork
 from spinimpute.tabular.table import Rows
 
 NAMES = ("random_labels", "clusters", "lookup", "spoilt_context")
-SPOILT_SETS = ("yacht", "concrete", "protein")
+SPOILT_SETS = ("yacht", "concrete")
 QUERIES_AT_ONCE = 25  # each with a context of its own
 LEFT, MOST_CHANGED = 0.02, 0.1  # where deletion ends: share of the context, relative change of the prediction
 FIRST_ALLOWED, MORE_ALLOWED, TRIES = 0.01, 1.1, 5  # relative change of one deletion, and how it grows
