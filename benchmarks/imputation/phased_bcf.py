@@ -48,6 +48,7 @@ class PhasedBcfWriter:
         start = record_start(
             contig=0,
             position=position,
+            length=len(ref),
             name="",
             ref=ref,
             alts=[alt],
