@@ -130,6 +130,8 @@ class ImputedReader:
         all_checked = False  # stays False on X, because the ploidy of males changes along X
         for record in self.file.records():
             keys = self.file.site_keys(record)
+            if row_of.keys().isdisjoint(keys):
+                continue
             cells = _Columns(self.file, record, columns)
             is_whole = len(keys) > 1 and self.whole_genotypes.compares(keys[0][:3])
             for number, key in enumerate(keys, start=1):
