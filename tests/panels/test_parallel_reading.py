@@ -38,14 +38,16 @@ NAMES = [f"s{i}" for i in range(20)]
 
 
 def records(n_sites: int = 2_400) -> list[Record]:
-    """Sites over 15 intervals of an index, some with several ALT, some twice."""
+    """Sites over 15 intervals of an index, some with several ALT, some twice, some as long as an interval."""
     rng = np.random.default_rng(1)
-    found = []
+    found: list[Record] = []
     for i in range(n_sites):
         calls = [f"{a:d}|{b:d}" for a, b in rng.random((len(NAMES), 2)) < rng.beta(0.2, 1)]
         calls[7] = calls[7][0]
         alt = "C,G" if i % 31 == 0 else "<DEL>" if i % 71 == 0 else "<NON_REF>" if i % 73 == 0 else "C"
-        found.append((1_000 + 100 * i, "ACGT", alt, calls))
+        start = 1_000 + 100 * i
+        info = [f"END={start + 20_000}"] if alt == "<DEL>" else []
+        found.append((start, "ACGT", alt, calls, *info))
         if i % 43 == 0:
             found.append(found[-1])
     return found
@@ -164,7 +166,7 @@ def test_errors_are_the_same(
     write_large: WriteLarge, small_regions: None, tmp_path: Path, sample: int, call: str, message: str
 ) -> None:
     changed = records()
-    for position, _, _, calls in changed:
+    for position, _, _, calls, *_ in changed:
         if position >= 196_700 and (position == 196_700 or len(call) == 1 or sample == 7):
             calls[sample] = call
     vcf = write_large(large_text(changed))
