@@ -432,3 +432,22 @@ def test_lengths_of_repeats_as_on_the_page(build, write_vcf, tmp_path, monkeypat
     assert len(lines) == 2
     assert position == "200"
     np.testing.assert_allclose([float(one) for one in difference], [-2, 4, 4, 2, 0], atol=0.5)
+
+
+def test_outputs_are_targets(panel, rng, write_vcf, tmp_path):
+    """`convert` and `phase` split the records; each variant keeps its fields and calls."""
+    out = impute(snp_target(panel, rng, write_vcf), panel, tmp_path / "o.bcf")
+    expected = {
+        (v.POS, alt, v.INFO.get("END")): [[int(a == k) for a in call[:2]] for call in v.genotypes]
+        for v in cyvcf2.VCF(str(out))
+        for k, alt in enumerate(v.ALT, start=1)
+    }
+    assert len(expected) == panel.n_sites
+    spinimpute.convert(out, tmp_path / "c.bcf", panel)
+    spinimpute.phase(out, tmp_path / "p.bcf", panel)
+    for name in ("c", "p"):
+        found = {
+            (v.POS, v.ALT[0], v.INFO.get("END")): [call[:2] for call in v.genotypes]
+            for v in cyvcf2.VCF(str(tmp_path / f"{name}.bcf"))
+        }
+        assert found == expected
