@@ -152,9 +152,9 @@ def record_order(sites: Sites, multiallelic: np.ndarray) -> np.ndarray:
 
     The END of a site that is no structural variant is 0.
     """
-    rows = zip(sites.keys(), multiallelic.tolist(), strict=True)
-    keys = [
-        (position, ref, not several, _end(sites, row), alt)
-        for row, ((position, ref, alt), several) in enumerate(rows)
-    ]
+    ends = [0] * len(sites)
+    for row in sites.structural:
+        ends[row] = _end(sites, row)
+    rows = zip(sites.keys(), multiallelic.tolist(), ends, strict=True)
+    keys = [(position, ref, not several, end, alt) for (position, ref, alt), several, end in rows]
     return np.array(sorted(range(len(keys)), key=keys.__getitem__), np.int64)

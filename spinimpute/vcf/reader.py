@@ -163,7 +163,8 @@ class HaplotypeReader:
         try:
             for record in self._records:
                 ref, alleles = self._file.alleles(record)
-                variants = self._file.structural(record, ref, alleles)
+                is_sequence = len(alleles) == 1 and alleles[0].isalpha()
+                variants = None if is_sequence else self._file.structural(record, ref, alleles)
                 alts = self._usable_alts(record, ref, alleles, variants)
                 if not alts:
                     continue

@@ -221,7 +221,7 @@ class VariantFile:
 
         Raises InputError for invalid UTF-8.
         """
-        if not any(alt.startswith("<") and label_parts(alt) is None for alt in alts):
+        if all(alt.isalpha() or label_parts(alt) is not None for alt in alts):
             return None
         try:
             return describe_variant(record.POS, ref, alts, record.INFO.get)
