@@ -15,6 +15,9 @@ targets: settings are chosen by them. Beagle does not run then.
 
 `--depth X` also imputes simulated reads: at each SNP of the first target, every person has a Poisson number
 of bases (mean X), of which a share of BASE_ERROR is wrong. `impute --gl` reads their genotype likelihoods.
+
+`--own-phase` also phases the panel's SNPs (`train.unphased.bcf` in FOLDER) with `spinimpute phase`, each half
+of the people with the other half of `panel.bcf` as panel.
 """
 
 from __future__ import annotations
@@ -45,6 +48,7 @@ BASE_ERROR = 0.01
 SPINIMPUTE = (sys.executable, "-P", "-m", "spinimpute.cli.main")
 PSEUDO, LABELS = "spinimpute, pseudo-markers", "spinimpute, labels"
 BEAGLE = "Beagle, pseudo-markers"
+OWN_PHASE = "labels, panel phased by spinimpute"
 
 FIELDS = 2  # resolution that is compared
 CALLS = ("sample", "locus", "fields", "allele1", "allele2", "probability")
@@ -61,6 +65,7 @@ def main() -> None:
     parser.add_argument("--unknown", type=float, default=0.3, help="share of the types that are removed")
     parser.add_argument("--left-out", type=int, metavar="N")
     parser.add_argument("--depth", type=float, action="append", default=[])
+    parser.add_argument("--own-phase", action="store_true")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--name", default="hla")
     arguments = parser.parse_args()
@@ -76,7 +81,7 @@ class Benchmark:
     def __init__(self, arguments: argparse.Namespace, work: Path) -> None:
         self.data, self.work, self.threads = arguments.data, work, arguments.threads
         self.unknown, self.left_out, self.seed = arguments.unknown, arguments.left_out, arguments.seed
-        self.name, self.depths = arguments.name, arguments.depth
+        self.name, self.depths, self.own_phase = arguments.name, arguments.depth, arguments.own_phase
         self.stages: list[Stage] = []
         with (self.data / "types.tsv").open() as file:
             self.types = list(csv.DictReader(file, delimiter="\t"))
@@ -179,6 +184,14 @@ class Benchmark:
             reads, method = self.work / "reads.vcf.gz", f"labels, reads of depth {depth:g}"
             self._simulate_reads(self.work / f"{target}.vcf.gz", depth, reads)
             yield (target, method), self._labels(method, target, reads, labelled, "--gl")
+        if self.own_phase and not self.left_out:
+            own_snps, own_labelled = self.work / "own.spin", self.work / "own.labels.spin"
+            self._ours(
+                OWN_PHASE, "panel build", "panel", "build", "--vcf", self._phase(snps), "--out", own_snps
+            )
+            self._label(own_snps, own_labelled, OWN_PHASE, {})
+            vcf = self.work / f"{target}.vcf.gz"
+            yield (target, OWN_PHASE), self._labels(OWN_PHASE, target, vcf, own_labelled)
         if self.unknown and not self.left_out:
             method = f"labels, {self.unknown:.0%} of the gene's types unknown"
             found = []
@@ -198,6 +211,22 @@ class Benchmark:
             table = self.work / "unknown.tsv"
             write_tsv(table, [list(CALLS), *found])
             yield (target, method), table
+
+    def _phase(self, snps: Path) -> Path:
+        """Phase the SNPs of the panel's people, each half with the other half as panel."""
+        halves = self.panel_samples[::2], self.panel_samples[1::2]
+        phased = []
+        for number, (half, others) in enumerate((halves, halves[::-1])):
+            panel, out = self.work / "others.spin", self.work / f"phased.{number}.bcf"
+            other_snps = self._take(snps, others, "others.bcf")
+            command = ("panel", "build", "--vcf", other_snps, "--out", panel, "--force")
+            self._ours(OWN_PHASE, "panel build", *command)
+            unphased = self._take(self.data / "train.unphased.bcf", half, "half.bcf")
+            self._ours(OWN_PHASE, "phase", "phase", "--vcf", unphased, "--panel", panel, "--out", out)
+            phased.append(out)
+        merged = self.work / "phased.bcf"
+        _bcftools("merge", "-Ob", "-o", merged, *phased)
+        return merged
 
     def _label(self, panel: Path, out: Path, method: str, hidden: Mapping[str, set[str]]) -> None:
         table = self.work / "types.tsv"
