@@ -62,7 +62,7 @@ def decode_sites(chrom: str, position: np.ndarray, section: Callable[[str], byte
     invalid structural variants.
     """
     texts = [section(key).decode() for key in _TEXTS]
-    if any(character in text for text in texts for character in "\0\t\r"):
+    if any(character in text for text in texts for character in "\0\t\r") or "," in texts[1]:
         raise ValueError("characters that no column of a VCF can hold")
     ref, alt, name = (text.split("\n") for text in texts)
     for column in (ref, alt, name):

@@ -86,3 +86,12 @@ def test_invalid_structural_variants(line: str, message: str) -> None:
     sections = {"ref": b"A\nA\nA", "alt": b"<DEL>\nC\n<INV>", "id": b".\n.\n.", STRUCTURAL: line.encode()}
     with pytest.raises(ValueError, match=message):
         decode_sites("20", np.array([10, 15, 20]), sections.__getitem__)
+
+
+@pytest.mark.parametrize(
+    ("alt", "name"), [(b"C\nC,G", b".\n."), (b"C\nC\0", b".\n."), (b"C\nG", b".\na\tb"), (b"C\nG", b"\r\n.")]
+)
+def test_characters_that_a_vcf_cannot_have(alt: bytes, name: bytes) -> None:
+    sections = {"ref": b"A\nA", "alt": alt, "id": name, STRUCTURAL: b""}
+    with pytest.raises(ValueError, match="characters that no column"):
+        decode_sites("20", np.array([10, 15]), sections.__getitem__)
