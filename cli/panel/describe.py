@@ -77,7 +77,11 @@ def info(file: str) -> None:
                 "genetic length": f"{opened.cM[-1] - opened.cM[0]:.3f} cM",
                 "sites": opened.n_sites,
                 "of multi-allelic records": int(opened.multiallelic.sum()),
-                **({"structural variants": len(opened.sites.structural)} if opened.has_structural else {}),
+                **(
+                    {"structural variants": len(opened.sites.written_variants())}
+                    if opened.has_structural
+                    else {}
+                ),
                 "poorly predictable": int((opened.prediction_trust < LOW_TRUST).sum()),
                 **opened.described(),
                 "samples": opened.n_samples,

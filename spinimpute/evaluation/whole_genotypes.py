@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,8 +27,9 @@ RecordKey = tuple[str, int, str]  # plain chromosome, position, REF
 
 
 def multiallelic_records(keys: Iterable[SiteKey]) -> set[RecordKey]:
-    """Return the positions and REF alleles with several ALT alleles."""
-    n_alts = Counter(key[:3] for key in keys)
+    """Return the positions and REF alleles with several ALT alleles. `keys` are in order of position."""
+    neighbours = {key for pair in pairwise(keys) if pair[0][1] == pair[1][1] for key in pair}
+    n_alts = Counter(key[:3] for key in neighbours)
     return {record for record, n in n_alts.items() if n > 1}
 
 
@@ -124,8 +126,14 @@ class WholeGenotypes:
         return record in self._rows and record not in self._left_out.typed
 
     def add(self, keys: Sequence[SiteKey], best: BestGenotypes, ploidy: np.ndarray) -> None:
-        """Compare the genotypes of a record. `keys` are the sites of its ALT alleles; ploidy (n_samples,)."""
+        """Compare the genotypes of a record. `keys` are the sites of its ALT alleles; ploidy (n_samples,).
+
+        A record without all of the panel's ALT alleles at this position and REF is not compared: the others
+        are in a record of their own.
+        """
         record = keys[0][:3]
+        if not {key for key, f in self._alt_frequency[record].items() if f} <= set(keys):
+            return
         rows = self._rows.pop(record)  # a record that is repeated is not compared again
         n_samples = len(ploidy)
         other_N = self._left_out.count.get(record, np.zeros(n_samples, np.int8))

@@ -95,7 +95,10 @@ def unusable_alt(alt: str) -> str:
 
 def alt_key(alt: str, variant: StructuralVariant | None) -> str:
     """Return ALT as in `Sites.keys`."""
-    return f"{alt.upper()};END={variant.end}" if variant and alt.startswith("<") else alt.upper()
+    if variant is None or not alt.startswith("<"):
+        return alt.upper()
+    key = f"{alt.upper()};END={variant.end}"
+    return f"{key};SVLEN={variant.svlen}" if variant.svlen and alt.upper().startswith("<INS") else key
 
 
 def label_alt(locus: str, allele: str) -> str:
@@ -187,7 +190,8 @@ class Sites:
     def keys(self) -> list[tuple[int, str, str]]:
         """Return (position, REF, ALT) of each site, in upper case: the key of a site on its chromosome.
 
-        The END of a structural variant follows its ALT, as in "<DEL>;END=5000".
+        The END of a structural variant follows its ALT, as in "<DEL>;END=5000". The SVLEN of an insertion
+        follows too, because insertions of different lengths have the same END.
         """
         keys = [
             (position, ref.upper(), alt.upper())
@@ -211,9 +215,16 @@ class Sites:
     def last_position(self) -> np.ndarray:
         """Return the last position of each record, int64 (n,): END, or the last base of REF."""
         last = self.position + np.array([len(ref) - 1 for ref in self.ref], np.int64)
-        for index, variant in self.structural.items():
+        for index, variant in self.written_variants().items():
             last[index] = variant.end
         return last
+
+    def written_variants(self) -> dict[int, StructuralVariant]:
+        """Return the structural variant of each record with a symbolic ALT; ALTs may be joined by commas.
+
+        A sequence that was split from a record with symbolic alleles is not a structural variant.
+        """
+        return {row: one for row, one in self.structural.items() if "<" in self.alt[row]}
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return the sites as arrays for `pandas.DataFrame`: chromosome, position, ref, alt and id."""

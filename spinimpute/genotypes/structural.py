@@ -15,7 +15,7 @@ SPANNED = "*"  # ALT of a record that lies within a deletion of the same haploty
 INFO_KEYS = ("END", "SVTYPE", "SVLEN")
 
 _SYMBOLIC = re.compile(r"<[^\s<>,;=\[\]]+>")
-_ANY_ALLELE = ("<*>", "<NON_REF>", "<X>")  # stand for "any other allele" in gVCF files
+ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})  # all alleles that a caller has not observed
 _COVERS_REFERENCE = ("DEL", "DUP", "INV", "CN")  # kinds of variants whose END is POS + |SVLEN|
 _SVTYPE = re.compile(r"[!-:<>-~]+")  # printable, without ";" and "="
 _INTEGER = re.compile(r"-?[0-9]{1,9}")
@@ -50,7 +50,9 @@ Variants = Sequence[StructuralVariant]  # one for each ALT allele of a record
 
 def is_symbolic(alt: str) -> bool:
     """Return whether an ALT is the symbolic allele of a variant, such as <DEL> or <INS:ME:ALU>."""
-    return alt.startswith("<") and _SYMBOLIC.fullmatch(alt) is not None and alt.upper() not in _ANY_ALLELE
+    return (
+        alt.startswith("<") and _SYMBOLIC.fullmatch(alt) is not None and alt.upper() not in ANY_OTHER_ALLELE
+    )
 
 
 def describe_variant(
@@ -77,7 +79,8 @@ def describe_variant(
             for alt, length in zip(alts, lengths, strict=True)
             if length and alt.upper().startswith(tuple(f"<{kind}" for kind in _COVERS_REFERENCE))
         ]
-        ends = [max(covered, default=last)]
+        end = max(covered, default=last)
+        ends = [end if end <= _LAST_END else last]
     kind = svtype if isinstance(svtype, str) and _SVTYPE.fullmatch(svtype) and svtype != "." else ""
     return [StructuralVariant(ends[0], kind, length) for length in lengths]
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import NamedTuple
@@ -106,10 +107,14 @@ def _without_duplicates(
     """Yield blocks sorted by position and alleles, without duplicates and contradictory records."""
     for block in blocks:
         keys, multiallelic = block.sites.keys(), block.multiallelic.copy()
+        structural = dict(block.sites.structural)
         kept = []
         for _, same in groupby(sorted(range(len(keys)), key=keys.__getitem__), keys.__getitem__):
             first, *others = same
             multiallelic[first] |= multiallelic[others].any()
+            variant = next((structural[one] for one in (first, *others) if one in structural), None)
+            if variant is not None:
+                structural[first] = variant
             if others and (block.alleles[others] != block.alleles[first]).any():
                 reason, n_skipped = CONTRADICTORY_RECORD, 1 + len(others)
             else:
@@ -118,7 +123,8 @@ def _without_duplicates(
             if n_skipped:
                 skipped[reason] = skipped.get(reason, 0) + n_skipped
         if kept:
-            block = HaplotypeBlock(block.sites, block.alleles, multiallelic)
+            sites = replace(block.sites, structural=structural)
+            block = HaplotypeBlock(sites, block.alleles, multiallelic)
             rows = np.array(kept)
             rows = rows[record_order(block.sites.take(rows), multiallelic[rows])]
             yield block if np.array_equal(rows, np.arange(len(keys))) else _take(block, rows)

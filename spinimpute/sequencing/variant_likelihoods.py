@@ -28,6 +28,7 @@ from spinimpute.genotypes.sites import (
     complement,
     unusable_alt,
 )
+from spinimpute.genotypes.structural import ANY_OTHER_ALLELE, SPANNED
 from spinimpute.panels.reference import ReferencePanel
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.sequencing.likelihoods import (
@@ -61,8 +62,6 @@ MIN_SHARE_OTHER_BUILD = 0.1
 MIN_SHARE_BOTH_STRANDS = 0.8
 _BLOCK_SITES = 256  # sites that are converted together, which is faster than one by one
 _DEPTHS = ("AD", "DP")  # FORMAT fields with numbers of reads
-# ALT symbols that variant callers use for all alleles that they have not observed
-ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})
 # kind of repair, by whether the panel's REF is an ALT of the record, and whether it is on the other strand
 _REPAIRS = {(False, False): "", (True, False): SWAPPED, (False, True): OTHER_STRAND, (True, True): BOTH}
 
@@ -396,4 +395,6 @@ def find_alleles(alleles: Sequence[str], ref: str, alt: str) -> tuple[int, int] 
     if alt in number:
         return number[ref], number[alt]
     any_other = next((number[allele] for allele in ANY_OTHER_ALLELE if allele in number), None)
-    return None if any_other is None or len(ref) > 1 or len(alt) > 1 else (number[ref], any_other)
+    if any_other is None or len(ref) > 1 or len(alt) > 1 or alt == SPANNED:
+        return None
+    return number[ref], any_other

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.sites import is_position
+from spinimpute.genotypes.sites import LAST_POSITION, is_position
 from spinimpute.runtime.kernels import kernel
 from spinimpute.vcf.bcf_format import (
     CHAR,
@@ -39,7 +39,7 @@ from spinimpute.vcf.header import definition, header_indexes, info_type
 ALLELE_TYPES = {INT8: np.int8, INT16: np.int16}  # of the alleles of genotypes in BCF
 _NAME, _ALLELE = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
 _BCF_TEXTS = re.compile(rb"(?:%s)?(?:\0%s){2,}" % (_NAME, _ALLELE))
-_END = re.compile(rb"[\t;]END=([0-9]+)")
+_END = re.compile(rb"[\t;]END=([0-9]+)(?=[\t;])")
 _FIXED_COLUMNS = 9  # CHROM to FORMAT
 
 
@@ -228,11 +228,16 @@ def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
         if kind == "INFO":
             values = {"Flag": b"", "String": rb"=[0-9a-f/,.]++"}
             value = values.get(info_type(line), rb"=%s(?:,%s)*" % (number, number))
-            value = rb"=[!-:<>-~]++" if key == "SVTYPE" else value
+            value = {"SVTYPE": rb"=[!-:<>-~]++", "END": rb"=[0-9]{1,10}"}.get(key, value)
             fields.append(re.escape(key.encode()) + value)
     field = b"|".join(fields) or rb"\."
     info = rb"(?:\.|(?:%s)(?:;(?:%s))*)" % (field, field)
     return re.compile(rb"\t".join((_NAME, _ALLELE, _ALLELE, number, rb"(?:PASS|\.)", info)))
+
+
+def _check_last(position: int, last: int) -> None:
+    if not position <= last <= LAST_POSITION:
+        raise BadRecord(f"its last position is {last}")
 
 
 class TextRecords:
@@ -294,6 +299,7 @@ class TextRecords:
             last = int(position) + len(ref) - 1
             if self._has_end and (end := _END.search(data, tabs[6], tabs[7])):
                 last = int(end[1])
+            _check_last(int(position), last)
             table.add(int(position), last, ref, alt, stop - begin)
             begin = stop
         return begin
@@ -376,6 +382,7 @@ class BcfRecords:
                 raise BadRecord("the length of its INFO fields is not the length that it states")
             if self._locate_fields(data, begin)[1] != stop:
                 raise BadRecord("the length of its FORMAT fields is not the length that it states")
+            _check_last(position + 1, position + n_bases)
             table.add(position + 1, position + n_bases, texts[1], b",".join(texts[2:]), stop - begin)
             begin = stop
         return begin

@@ -107,9 +107,10 @@ def info_columns(
 
 def structural_columns(sites: Sites) -> InfoColumns:
     """Return the INFO fields END, SVTYPE and SVLEN of each record; none if no record is structural."""
-    if not sites.structural:
+    variants = sites.written_variants()
+    if not variants:
         return {}
-    rows = [sites.structural.get(row) for row in range(len(sites))]
+    rows = [variants.get(row) for row in range(len(sites))]
     texts = [
         [None] * 3 if one is None else [str(one.end), one.svtype or None, one.svlen or None] for one in rows
     ]

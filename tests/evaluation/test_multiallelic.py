@@ -94,7 +94,6 @@ TRUTH = [("20", 200, "A", "C,G", "GT", ["0|1", "0|2", "1|2", "0|0"])]
         ([("20", 200, "A", "C,G", "GT", ["1|0", "0|2", "1|1", ".|."])], 2, 3),
         ([("20", 200, "A", "C,G", "DS:GT", ["1,0:1|0", "0,1:0|2", "1,1:2|1", "0,0:0|0"])], 4, 4),
         ([("20", 200, "A", "C,G,T", "GT", ["1|0", "0|2", "1|3", "0|3"])], 2, 4),  # nobody truly has T
-        ([("20", 200, "A", "C,T", "GT", ["1|0", "0|0", "1|0", "0|0"])], 2, 4),  # G is lacking
     ],
 )
 def test_called_genotypes(imputed, right, genotypes, small):
@@ -115,6 +114,12 @@ def test_records_that_are_not_compared(small):
     biallelic = ("20", 300, "A", "C", "GT", ["0|1", "0|1", "1|1", "0|0"])
     split = [(*TRUTH[0][:3], alt, "GT", ["0|1"] * 4) for alt in "CG"]
     result = evaluate(*small([*TRUTH, biallelic], [*split, biallelic], panel=("0|1", "0|0")))
+    assert result.multiallelic is None
+    without_g = [("20", 200, "A", "C,T", "GT", ["1|0", "0|0", "1|0", "0|0"])]
+    assert evaluate(*small(TRUTH, without_g, panel=("0|1", "2|0"))).multiallelic is None
+    two = [*TRUTH, ("20", 200, "A", "AT,ATT", "GT", ["0|0", "1|2", "0|0", "2|0"])]  # of one position and REF
+    panel = ["0|1", "2|0"]
+    result = evaluate(*small(two, two, panel=panel))
     assert result.multiallelic is None
     typed = [("20", 200, "A", "G", "GT", ["0|0"] * 4)]
     result = evaluate(*small(TRUTH, TRUTH, panel=("0|1", "2|0"), typed=tuple(typed)))

@@ -175,6 +175,8 @@ def test_skipped_records(gl_vcf: GlVcf, panel_of: PanelOf) -> None:
         (["A", "C"], ("A", "G"), None),
         (["A", "<*>"], ("A", "G"), (0, 1)),
         (["A", "<*>"], ("A", "AG"), None),
+        (["A", "<*>"], ("A", "*"), None),
+        (["A", "*"], ("A", "*"), (0, 1)),
         (["G", "<*>"], ("A", "G"), None),
     ],
 )

@@ -113,9 +113,13 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     swapped_all[partner[swapped]] = True
     multiallelic = np.concatenate([first.multiallelic, second.multiallelic[only_second]])
     multiallelic[partner[matched]] |= second.multiallelic[matched]
+    sites = Sites.concatenate([first.sites, second.sites.take(only_second)])
+    # a sequence may be of a record with symbolic alleles in the second panel only
+    of_second = second.sites.structural
+    structural = {int(partner[row]): of_second[row] for row in of_second if partner[row] != ABSENT}
     union = _with_whole_records(
         SiteUnion(
-            Sites.concatenate([first.sites, second.sites.take(only_second)]).take(order),
+            replace(sites, structural={**structural, **sites.structural}).take(order),
             np.concatenate([first.cM, _map_positions(first, second, second.position[only_second])])[order],
             multiallelic[order],
             (index[order], second_index[order]),
