@@ -53,7 +53,9 @@ class RecordTable:
     key: list[int] = field(default_factory=list)  # see `site_key`
 
     def add(self, position: int, last: int, ref: bytes, alt: bytes, length: int) -> None:
-        """Append a record."""
+        """Append a record. Raises BadRecord if its last position is impossible."""
+        if not position <= last <= LAST_POSITION:
+            raise BadRecord(f"its last position is {last}")
         self.position.append(position)
         self.last.append(last)
         self.length.append(length)
@@ -235,11 +237,6 @@ def _site_pattern(header_lines: Sequence[str]) -> re.Pattern[bytes]:
     return re.compile(rb"\t".join((_NAME, _ALLELE, _ALLELE, number, rb"(?:PASS|\.)", info)))
 
 
-def _check_last(position: int, last: int) -> None:
-    if not position <= last <= LAST_POSITION:
-        raise BadRecord(f"its last position is {last}")
-
-
 class TextRecords:
     """Parser of VCF lines of one chromosome.
 
@@ -299,7 +296,6 @@ class TextRecords:
             last = int(position) + len(ref) - 1
             if self._has_end and (end := _END.search(data, tabs[6], tabs[7])):
                 last = int(end[1])
-            _check_last(int(position), last)
             table.add(int(position), last, ref, alt, stop - begin)
             begin = stop
         return begin
@@ -382,7 +378,6 @@ class BcfRecords:
                 raise BadRecord("the length of its INFO fields is not the length that it states")
             if self._locate_fields(data, begin)[1] != stop:
                 raise BadRecord("the length of its FORMAT fields is not the length that it states")
-            _check_last(position + 1, position + n_bases)
             table.add(position + 1, position + n_bases, texts[1], b",".join(texts[2:]), stop - begin)
             begin = stop
         return begin
