@@ -35,20 +35,20 @@ def describe_file(out: str, quiet: bool, changes: bool = False) -> None:
 
 
 def describe_panel(out: str, built: ReferencePanel) -> None:
-    """Print the size of a panel, and the number of records that were skipped."""
+    """Print the size of a panel."""
     say(
         f"{out}: {built.n_haplotypes} haplotypes of {built.n_samples} samples, "
         f"{built.n_sites} sites, {built.chrom}:{built.position[0]}-{built.position[-1]}"
     )
-    for reason, count in built.provenance.get("skipped", {}).items():
-        say(f"  {count} records skipped: {reason}")
 
 
 def describe_changes(built: ReferencePanel) -> None:
-    """Print how the genetic map and the phase of a new panel differ from those of its VCF."""
+    """Print which records of its VCF a new panel lacks, and how its genetic map and phase differ from it."""
     from spinimpute.panels.build import MAP_ESTIMATED
     from spinimpute.panels.panel import MOVED
 
+    for reason, count in built.provenance.get("skipped", {}).items():
+        say(f"  {count} records skipped: {reason}")
     if estimated := built.provenance.get(MAP_ESTIMATED):
         say(
             f"  genetic map estimated from the panel, between {estimated['sites']} sites: it raises the "

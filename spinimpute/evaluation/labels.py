@@ -238,7 +238,7 @@ def _accuracy(rows: Sequence[ComparedLabels]) -> dict[str, Any]:
     pairs_right = sum(map(_is_right, pairs))
     probabilities = [one.probability for one in pairs]
     return {
-        "people": len(rows),
+        "people": len({one.sample for one in rows}),
         "labels": n_labels,
         "right": right,
         "accuracy": _share(right, n_labels),
@@ -399,7 +399,7 @@ def label_tables(evaluation: LabelEvaluation) -> list[Table]:
 def _population_table(by_population: Rows) -> Table:
     table = Table(title="All loci, by population")
     table.add_column("population")
-    for name in ("fields", "people × loci", "labels right", "pairs right"):
+    for name in ("fields", "people", "labels right", "pairs right"):
         table.add_column(name, justify="right", no_wrap=True)
     for row in by_population:
         if row["locus"] == ALL:

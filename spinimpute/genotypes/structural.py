@@ -18,7 +18,7 @@ _SYMBOLIC = re.compile(r"<[^\s<>,;=\[\]]+>")
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})  # all alleles that a caller has not observed
 _COVERS_REFERENCE = ("DEL", "DUP", "INV", "CN")  # kinds of variants whose END is POS + |SVLEN|
 _SVTYPE = re.compile(r"[!-:<>-~]+")  # printable, without ";" and "="
-_INTEGER = re.compile(r"-?[0-9]{1,9}")
+_INTEGER = re.compile(r"-?[0-9]{1,10}")
 _LAST_END = 2**31 - 1
 _DESCRIPTIONS = {
     "DEL": "Deletion",
@@ -41,7 +41,7 @@ class StructuralVariant(NamedTuple):
         return (
             position <= self.end <= _LAST_END
             and (not self.svtype or _SVTYPE.fullmatch(self.svtype) is not None)
-            and (not self.svlen or _INTEGER.fullmatch(self.svlen) is not None)
+            and (not self.svlen or _is_integer(self.svlen))
         )
 
 
@@ -56,12 +56,17 @@ def is_symbolic(alt: str) -> bool:
 
 
 def describe_variant(
-    position: int, ref: str, alts: Sequence[str], info: Callable[[str], object]
+    position: int,
+    ref: str,
+    alts: Sequence[str],
+    info: Callable[[str], object],
+    contig_length: int | None = None,
 ) -> Variants | None:
     """Return the structural variant of each ALT of a record; None if no ALT is symbolic.
 
     `info` returns the value of an INFO field, or None. Without a valid END, it is computed from SVLEN, or is
-    the last base of REF. An SVLEN that has neither one value nor one for each ALT is left out.
+    the last base of REF. No END is beyond the contig's end. An SVLEN that has neither one value nor one for
+    each ALT is left out.
     """
     if not any(map(is_symbolic, alts)):
         return None
@@ -79,10 +84,11 @@ def describe_variant(
             for alt, length in zip(alts, lengths, strict=True)
             if length and alt.upper().startswith(tuple(f"<{kind}" for kind in _COVERS_REFERENCE))
         ]
-        end = max(covered, default=last)
-        ends = [end if end <= _LAST_END else last]
+        computed = max(covered, default=last)
+        ends = [computed if computed <= _LAST_END else last]
     kind = svtype if isinstance(svtype, str) and _SVTYPE.fullmatch(svtype) and svtype != "." else ""
-    return [StructuralVariant(ends[0], kind, length) for length in lengths]
+    end = ends[0] if contig_length is None else max(position, min(ends[0], contig_length))
+    return [StructuralVariant(end, kind, length) for length in lengths]
 
 
 def _texts(value: object) -> list[str]:
@@ -92,7 +98,13 @@ def _texts(value: object) -> list[str]:
     values: Iterable[object] = value.split(",") if isinstance(value, str) else [value]
     if isinstance(value, tuple | list):
         values = value
-    return [str(one) if _INTEGER.fullmatch(str(one)) else "" for one in values]
+    texts = [f"{one:.0f}" if isinstance(one, float) and one.is_integer() else str(one) for one in values]
+    return [text if _is_integer(text) else "" for text in texts]
+
+
+def _is_integer(text: str) -> bool:
+    """Return whether a text is an integer that BCF can hold."""
+    return _INTEGER.fullmatch(text) is not None and abs(int(text)) <= _LAST_END
 
 
 def join_variants(rows: Sequence[StructuralVariant | None]) -> StructuralVariant | None:

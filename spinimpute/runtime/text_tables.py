@@ -12,7 +12,7 @@ class TextTable:
     """A tab-separated table. `what` describes it in messages, such as "table of labels".
 
     The names of columns are not case-sensitive. Empty lines are skipped. Before the header, lines that begin
-    with "#" are skipped, too. The header itself may begin with "#".
+    with "#" are skipped, too. The header itself may begin with "#". Quotes around a whole value are removed.
     """
 
     def __init__(self, path: str | Path, what: str) -> None:
@@ -34,7 +34,7 @@ class TextTable:
             raise InputError("not-found", f"{self._what} {self.path}: {why_no_file(self.path)}")
         try:
             with open_text(self.path, newline="") as file:
-                reader = csv.reader(text_lines(file), delimiter="\t")
+                reader = csv.reader(text_lines(file), delimiter="\t", quoting=csv.QUOTE_NONE)
                 header = next((names for fields in reader if (names := _header(fields, columns[0]))), [])
                 if not reader.line_num:
                     raise self.error("the file is empty")
@@ -49,16 +49,21 @@ class TextTable:
                         continue
                     if len(fields) <= max(index for index in indices if index is not None):
                         raise self.error(f"{len(fields)} columns, expected {len(header)}", reader.line_num)
-                    yield reader.line_num, ["" if i is None else fields[i].strip() for i in indices]
+                    yield reader.line_num, ["" if i is None else _unquoted(fields[i]) for i in indices]
         except (OSError, UnicodeError, csv.Error, EOFError) as error:
             raise InputError("read", f"{self._what} {self.path}: {why_unreadable(error)}") from error
 
 
 def _header(fields: Sequence[str], first_column: str) -> list[str]:
     """Return the names of the columns, or an empty list for an empty line or a comment."""
-    names = [name.strip().lower() for name in fields]
+    names = [_unquoted(name).lower() for name in fields]
     if not any(names):
         return []
     is_comment = names[0].startswith("#")
     names[0] = names[0].removeprefix("#").strip()
     return [] if is_comment and first_column not in names else names
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    return value[1:-1].strip() if len(value) > 1 and value[0] == value[-1] == '"' else value

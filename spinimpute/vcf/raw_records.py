@@ -39,7 +39,7 @@ from spinimpute.vcf.header import definition, header_indexes, info_type
 ALLELE_TYPES = {INT8: np.int8, INT16: np.int16}  # of the alleles of genotypes in BCF
 _NAME, _ALLELE = rb"[^\x00-\x1f\x7f]+", rb"[!-~]+"
 _BCF_TEXTS = re.compile(rb"(?:%s)?(?:\0%s){2,}" % (_NAME, _ALLELE))
-_END = re.compile(rb"[\t;]END=([0-9]+)(?=[\t;])")
+_END = re.compile(rb"[\t;]END=([0-9]+)")
 _FIXED_COLUMNS = 9  # CHROM to FORMAT
 
 
@@ -267,12 +267,9 @@ class TextRecords:
         n_lines = _scan_lines(np.frombuffer(data, np.uint8), self._field_index("GT"), tab_RC, *columns)
         n_expected_tabs = _FIXED_COLUMNS + self._n_samples - 1
         n_values = self._n_samples * len(self._formats)
-        begin = 0
-        for tabs, *counts in zip(
-            *(column[:n_lines].tolist() for column in (tab_RC, stop_R, tabs_R, colons_R, invalid_R)),
-            strict=True,
-        ):
-            stop, n_tabs, n_colons, invalid = counts
+        begin, measured = 0, (tab_RC, stop_R, tabs_R, colons_R, invalid_R)
+        rows = zip(*(column[:n_lines].tolist() for column in measured), strict=True)
+        for tabs, stop, n_tabs, n_colons, invalid in rows:
             if n_tabs != n_expected_tabs:
                 raise BadRecord(f"it has {n_tabs + 1} columns instead of {n_expected_tabs + 1}")
             if data[begin : tabs[0]] != self._chrom:

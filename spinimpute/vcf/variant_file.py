@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 import cyvcf2
 import numpy as np
 
+from spinimpute.genotypes.builds import contig_length
 from spinimpute.genotypes.sites import label_parts
 from spinimpute.genotypes.structural import Variants, describe_variant
 from spinimpute.runtime.errors import Code, InputError, repeated
@@ -87,6 +88,7 @@ class VariantFile:
         self.path, self.role = Path(path), role
         self._name = f"{role} {self.path}"
         self.n_read = 0
+        self._contig_lengths: dict[str, int | None] = {}
         start = check_variant_file(self.path, role)
         self._is_text = start is not None and not start.is_bcf
         try:
@@ -223,8 +225,12 @@ class VariantFile:
         """
         if all(alt.isalpha() or label_parts(alt) is not None for alt in alts):
             return None
+        if record.CHROM not in self._contig_lengths:
+            self._contig_lengths[record.CHROM] = contig_length(self.contig_line(record.CHROM))
         try:
-            return describe_variant(record.POS, ref, alts, record.INFO.get)
+            return describe_variant(
+                record.POS, ref, alts, record.INFO.get, self._contig_lengths[record.CHROM]
+            )
         except UnicodeDecodeError as error:
             raise self.error(f"the record at {record.CHROM}:{record.POS} {_NOT_UTF8}", "damaged") from error
 

@@ -109,8 +109,10 @@ def test_bad_tables(table: bytes, message: str, labels: Labels, run: Runner, tmp
         b"#" + HEADER + GOOD,
         b"\xef\xbb\xbf" + (b"# types\n# " + HEADER.upper() + GOOD).replace(b"\n", b"\r\n"),
         gzip.compress(b"# types\n" + HEADER + GOOD, mtime=0),
+        HEADER.replace(b"\n", b"\tnote\n") + GOOD.replace(b"\n", b'\t"see\n'),
+        HEADER.replace(b"allele1", b'"allele1"') + GOOD.replace(b"02:01", b'"02:01"'),
     ],
-    ids=["plain", "comments", "#sample", "Windows", "gzip"],
+    ids=["plain", "comments", "#sample", "Windows", "gzip", "one quote", "quoted values"],
 )
 def test_headers_and_comments(table: bytes, labels: Labels, run: Runner, tmp_path: Path) -> None:
     run(*labels(table)).ok("HLA-A: 3 alleles of 2 samples")

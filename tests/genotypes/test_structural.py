@@ -57,3 +57,19 @@ def test_header_lines():
         '##ALT=<ID=INS:ME:ALU,Description="Insertion: ME:ALU">',
         '##ALT=<ID=STR3,Description="Symbolic allele of the panel">',
     ]
+
+
+@pytest.mark.parametrize(
+    ("info", "contig_length", "expected"),
+    [
+        ({"END": 2_000_000_000}, None, (2_000_000_000, "")),
+        ({"END": 400.0, "SVLEN": 300.0}, None, (400, "300")),  # declared as Float
+        ({"END": 400.5}, None, (100, "")),
+        ({"END": 5_000}, 1_000, (1_000, "")),
+        ({"SVLEN": -5_000}, 1_000, (1_000, "-5000")),
+        ({"SVLEN": 2**31}, None, (100, "")),
+    ],
+)
+def test_ends(info: dict[str, object], contig_length: int | None, expected: tuple[int, str]) -> None:
+    (variant,) = describe_variant(100, "A", ["<DEL>"], info.get, contig_length)
+    assert (variant.end, variant.svlen) == expected
