@@ -43,6 +43,23 @@ OF_CALIFORNIA = (
     (TABULAR, "california", "--models", "ResNet", "MLP", "--seeds", "1", "2", "3"),
     (TABULAR, "california", "--models", "FTTransformer", "FTTransformerWithoutBiases"),
 )
+PROBES = (
+    (TABULAR, "probes", "--only", "random_labels", "clusters", "lookup"),
+    (TABULAR, "probes", "--only", "spoilt_context", "--models", "SPIN"),
+    (
+        TABULAR,
+        "probes",
+        "--only",
+        "spoilt_context",
+        "--models",
+        "NPT",
+        "--seeds",
+        "1",
+        "2",
+        "--seconds",
+        "100",
+    ),
+)
 COMMANDS: dict[str, tuple[str, Sequence[Sequence[str]]]] = {
     "table1": ("ranks and memory (SPIN 1, 14, 15)", (*OF_ROWS, (TABULAR, "memory"))),
     "table2": ("Poker: accuracy by context (SPIN 2)", ((TABULAR, "poker"),)),
@@ -50,7 +67,7 @@ COMMANDS: dict[str, tuple[str, Sequence[Sequence[str]]]] = {
     "table18": ("calibration (SPIN 18)", (CALIBRATION, (*CALIBRATION, "--steps", PUBLISHED_STEPS))),
     "table21": ("how costs grow (SPIN 21)", ((TABULAR, "cost"),)),
     "figure4": ("neural processes (SPIN Figure 4)", (*OF_POINTS, LONG, AS_PUBLISHED, (PROCESSES, "cost"))),
-    "npt2": ("probes (NPT 2, 3, B.3; SPIN A.7, A.8)", ((TABULAR, "probes"),)),
+    "npt2": ("probes (NPT 2, 3, B.3; SPIN A.7, A.8)", PROBES),
     "ft2": ("California and Adult (FT-Transformer 2, 4, 6)", (OF_ROWS[1], (TABULAR, "california"))),
     "ft3": ("ensembles, feature biases, times (FT-Transformer 3, 5, 10)", OF_CALIFORNIA),
 }

@@ -12,7 +12,7 @@ import argparse
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from spinimpute.tabular.table import Rows
 NAMES = ("random_labels", "clusters", "lookup", "spoilt_context")
 SPOILT_SETS = ("yacht", "concrete")
 QUERIES_AT_ONCE = 25  # each with a context of its own
+SHARE, KEPT, RANDOM, DELETED = "share kept", "kept", "random", "deleted"  # context rows, by deletion
 LEFT, MOST_CHANGED = 0.02, 0.1  # where deletion ends: share of the context, relative change of the prediction
 FIRST_ALLOWED, MORE_ALLOWED, TRIES = 0.01, 1.1, 5  # relative change of one deletion, and how it grows
 RANDOM_LABELS = {6: 600, 10: 4_000}  # key bits, steps of SPIN
@@ -100,14 +101,14 @@ def _runs(
 def spoilt_context(
     table: Table, model: str, seed: int, *, seconds: float, permutations: int = 10, test_rows: int = 200
 ) -> dict[str, Any]:
-    """Corruption and deletion with an estimator that is trained as in `tables`, on the first fold.
+    """Corruption and deletion with an estimator that is trained as in `tables`; seed 1 has the first fold.
 
     One permutation is used for all test rows. This equals one permutation for each row, because our queries
     do not see each other. Deletion is for `test_rows` test rows, or all if there are fewer. It removes blocks
     of a tenth of the remaining rows.
     """
     started = time.process_time()
-    parts = split(table, 0)
+    parts = split(table, seed - 1)
     problem = Problem(
         table.features.iloc[parts.train], table.target[parts.train],
         table.features.iloc[parts.validation], table.target[parts.validation],
@@ -126,12 +127,13 @@ def spoilt_context(
     generator = torch.Generator().manual_seed(seed)
     corrupted = [rmse(_permuted(context.table_ND, generator)) for _ in range(permutations)]
     chosen = torch.randperm(len(query), generator=generator)[:test_rows]
+    distances = deletion(context, query[chosen], generator)
     found = {
         "RMSE": whole,
         "RMSE, corrupted": float(np.mean(corrupted)),
         "sd over permutations": float(np.std(corrupted, ddof=1)),
         "relative change": float(np.mean(corrupted)) / whole - 1,
-        **deletion(context, query[chosen], generator),
+        **compare_distances(distances),
     }
     return {
         "probe": f"spoilt_context_{table.name}", "model": model, "seed": seed,
@@ -140,7 +142,7 @@ def spoilt_context(
             "test_rows": len(query), "estimator": fitted.settings, **fitted.told,
         },
         "parameters": estimator.n_parameters_,
-        "seconds": round(time.process_time() - started, 1), "found": found,
+        "seconds": round(time.process_time() - started, 1), "found": found, "distances": distances,
     }  # fmt: skip
 
 
@@ -206,11 +208,12 @@ def _permuted(table_ND: Tensor, generator: torch.Generator) -> Tensor:
     return table_ND.gather(0, order)
 
 
-def deletion(context: _Context, query: Tensor, generator: torch.Generator) -> dict[str, float]:
+def deletion(context: _Context, query: Tensor, generator: torch.Generator) -> dict[str, list[float]]:
     """Algorithm 2 of the NPT paper, with blocks of rows instead of rows.
 
-    Returns distances (root mean square over scaled features) from test rows to the remaining rows, to as many
-    random rows, and to deleted rows.
+    Returns the share of remaining ("kept") rows, and mean distances (root mean square over scaled features)
+    from each test row to the remaining rows, to as many random rows, and to deleted rows. Test rows that need
+    the whole context are left out.
     """
     n_tests, n_rows = len(query), context.size
     kept_TN = torch.ones(n_tests, n_rows, dtype=torch.bool)
@@ -247,15 +250,19 @@ def deletion(context: _Context, query: Tensor, generator: torch.Generator) -> di
         _mean_where(distance_TN, where) for where in (kept_TN, probability_TN, ~kept_TN)
     )
     told = ~kept_TN.all(1).numpy()
-    return {
-        "deletion: share kept": float(kept_TN.float().mean()),
-        "distance, kept": float(np.mean(kept[told])),
-        "distance, random": float(np.mean(probability[told])),
-        "distance, deleted": float(np.mean(deleted[told])),
-        "p, kept < random": float(wilcoxon(kept[told], probability[told], alternative="less").pvalue),
-        "p, kept < deleted": float(wilcoxon(kept[told], deleted[told], alternative="less").pvalue),
-        "test rows": int(told.sum()),
+    of = {SHARE: kept_TN.float().mean(1).numpy(), KEPT: kept, RANDOM: probability, DELETED: deleted}
+    return {name: values[told].tolist() for name, values in of.items()}
+
+
+def compare_distances(distances: Mapping[str, list[float]]) -> dict[str, float]:
+    """Return means over test rows, and Wilcoxon's one-sided p for distances to rows that were kept."""
+    means = {"deletion: share kept": float(np.mean(distances[SHARE]))}
+    means |= {f"distance, {rows}": float(np.mean(distances[rows])) for rows in (KEPT, RANDOM, DELETED)}
+    p = {
+        f"p, kept < {other}": float(wilcoxon(distances[KEPT], distances[other], alternative="less").pvalue)
+        for other in (RANDOM, DELETED)
     }
+    return {**means, **p, "test rows": len(distances[KEPT])}
 
 
 def _mean_where(x_TN: Tensor, where_TN: Tensor) -> np.ndarray:

@@ -24,7 +24,7 @@ from benchmarks.tabular.contexts import context_table, errors_by_context
 from benchmarks.tabular.lookups import Protein, cluster_tables, random_labels, random_tables
 from benchmarks.tabular.measures import LEAST, class_measures
 from benchmarks.tabular.methods import METHODS, PYTABKIT, REFITTED, Problem
-from benchmarks.tabular.probes import _Context, _permuted, deletion
+from benchmarks.tabular.probes import _Context, _permuted, compare_distances, deletion
 from benchmarks.tabular.tables import TREES, one, tables
 from spinimpute import tabular
 
@@ -245,7 +245,10 @@ class Neighbours:
 
 def test_deletion_keeps_near_rows_of_a_model_that_needs_them() -> None:
     query = torch.randn(12, 2, generator=seeded(1))
-    found = deletion(Neighbours(), query, seeded(2))  # type: ignore[arg-type]
+    distances = deletion(Neighbours(), query, seeded(2))  # type: ignore[arg-type]
+    assert len(distances["kept"]) == 12
+    found = compare_distances(distances)
+    assert found["test rows"] == 12
     assert found["distance, kept"] < found["distance, random"] < found["distance, deleted"] * 1.1
     assert found["p, kept < random"] < 0.01
 
