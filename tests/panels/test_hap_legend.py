@@ -254,3 +254,11 @@ def test_haplotypes_of_many_samples_are_read_in_blocks(tmp_path: Path) -> None:
         *((10 * i, "A", "C", [f"{a}|{b}" for a, b in row]) for i, row in enumerate(calls, 1))
     )
     assert_equal(write_hap_legend(tmp_path, panel), write_vcf_text(tmp_path / "p.vcf", panel))
+
+
+def test_structural_variants_are_skipped(tmp_path: Path) -> None:
+    """The format does not say where they end. In a VCF, the panel would have them."""
+    rows = [(10, "A", "C", ["0|1", "1|0"]), (15, "A", "<DEL>", ["0|1", "1|1"])]
+    vcf = write_vcf_text(tmp_path / "p.vcf", source_panel(rows[0]))
+    found = assert_equal(write_hap_legend(tmp_path, source_panel(*rows)), vcf)
+    assert found["skipped"] == {"symbolic ALT": 1}

@@ -295,3 +295,11 @@ def test_too_many_records_of_one_position(tmp_path: Path, name: str, monkeypatch
     path = (write_vcf_text if name == "p.vcf" else write_m3vcf)(tmp_path / name, panel)
     with pytest.raises(InputError, match=f"panel {path}.*: more than 20 records at 20:10"):
         compile_panel(BuildJob(path, tmp_path / "p.spin", MAP))
+
+
+def test_structural_variants_are_skipped(tmp_path: Path) -> None:
+    """The format does not say where they end. In a VCF, the panel would have them."""
+    rows = [(10, "A", "C", ["0|1", "1|0"]), (15, "A", "<DEL>", ["0|1", "1|1"])]
+    vcf = write_vcf_text(tmp_path / "p.vcf", source_panel(rows[0]))
+    found = assert_equal(write_m3vcf(tmp_path / "p.m3vcf", source_panel(*rows), 3), vcf)
+    assert found["skipped"] == {"symbolic ALT": 1}
