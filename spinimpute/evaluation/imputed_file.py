@@ -93,14 +93,14 @@ class _Columns:
 class ImputedReader:
     """Reader of the dosages of `samples` at the sites of `truth`; all other sites are skipped.
 
-    Multi-allelic records are also compared as `whole_genotypes`. With `refuse_typed`, a site with INFO/TYPED
-    raises InputError. `fields_used` collects the names of the fields from which dosages were read.
+    Multi-allelic records are also compared as `whole_genotypes`, if given. With `refuse_typed`, a site with
+    INFO/TYPED raises InputError. `fields_used` collects the names of the fields from which dosages were read.
     """
 
     file: GenotypeFile
     samples: Sequence[str]
     truth: Truth
-    whole_genotypes: WholeGenotypes
+    whole_genotypes: WholeGenotypes | None = None
     refuse_typed: bool = False
     fields_used: set[str] = field(default_factory=set)
 
@@ -133,7 +133,9 @@ class ImputedReader:
             if row_of.keys().isdisjoint(keys):
                 continue
             cells = _Columns(self.file, record, columns)
-            is_whole = len(keys) > 1 and self.whole_genotypes.compares(keys[0][:3])
+            whole = self.whole_genotypes if len(keys) > 1 else None
+            if whole is not None and not whole.compares(keys[0][:3]):
+                whole = None
             for number, key in enumerate(keys, start=1):
                 row = row_of.pop(key, None)
                 if row is None:
@@ -158,16 +160,18 @@ class ImputedReader:
                 rows.append(row)
                 dosages.append(self._dosage(cells, fields, probability, ploidy, allele))
                 probabilities.append(probability)
-                if is_whole:
-                    is_whole = False
-                    self._compare_whole_genotypes(cells, keys, ploidy)
+                if whole is not None:
+                    self._compare_whole_genotypes(whole, cells, keys, ploidy)
+                    whole = None
                 if len(rows) == BLOCK_SITES:
                     yield self._block(rows, dosages, probabilities)
                     rows, dosages, probabilities = [], [], []
         if rows:
             yield self._block(rows, dosages, probabilities)
 
-    def _compare_whole_genotypes(self, cells: _Columns, keys: Sequence[SiteKey], ploidy: np.ndarray) -> None:
+    def _compare_whole_genotypes(
+        self, whole: WholeGenotypes, cells: _Columns, keys: Sequence[SiteKey], ploidy: np.ndarray
+    ) -> None:
         """Pass the most likely genotypes of a multi-allelic record on: those of GP or, without GP, of GT."""
         allele = _Allele(1, len(keys))
         if "GP" in cells.formats and self._fits(cells, "GP", ploidy, allele):
@@ -176,7 +180,7 @@ class ImputedReader:
             best = BestGenotypes.of_calls(cells.calls.alleles, len(keys))
         else:
             return
-        self.whole_genotypes.add(keys, best, ploidy)
+        whole.add(keys, best, ploidy)
 
     def _block(
         self, rows: list[int], dosages: list[np.ndarray], probabilities: list[np.ndarray | None]
