@@ -1,6 +1,6 @@
 """A simulated panel and target with multi-allelic SNPs, structural variants and repeats.
 
-The genealogies are those of `benchmarks.imputation.simulated_set`. Some positions mutate much faster than
+`benchmarks.imputation.simulated_set` simulates the genealogies. Some positions mutate much faster than
 others, so that one position often has several mutations:
 
 - SNPs mutate to any other base (Jukes & Cantor 1969). Positions of `HOT_SHARE` of the sequence mutate

@@ -170,7 +170,7 @@ class WholeGenotypes:
     ) -> list[dict[str, Any]]:
         """Return a row for all records, and for each bin with any; no row if no record was compared.
 
-        `statistics` and `minor_frequency` are those of all scored sites. Columns: bin, records, genotypes,
+        `statistics` and `minor_frequency` have a row for each scored site. Columns: bin, records, genotypes,
         concordance (share of right genotypes), nrc (among those with any other allele than the most frequent
         one, in the truth or in the most likely genotype), alleles, pooled_r2 and mean_r2. A record is in the
         bin of the frequency of all alleles but the most frequent one, which counts as 0.5 if it is larger. An

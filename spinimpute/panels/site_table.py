@@ -83,7 +83,7 @@ def _decode_structural(text: str, position: np.ndarray) -> dict[int, StructuralV
 
 
 def read_site_table(chrom: str, section: Callable[[str], bytes]) -> SiteTable:
-    """Decode a table with rounded genetic positions. Parameters and errors are those of `decode_sites`."""
+    """Decode a table with rounded genetic positions. For parameters and errors, see `decode_sites`."""
     position, cM = decode_increasing(section("position")), decode_increasing(section("cM")) * CM_UNIT
     count = decode_counts(section("allele_count"))
     if not len(position) == len(cM) == len(count):

@@ -325,7 +325,7 @@ class GenotypeCalibration:
         """Return the calibration table.
 
         There is a group of rows for each number of minor alleles ("0", "1", "2") and for all together
-        ("any"), in the column minor_alleles. The other columns are those of `ProbabilityBins.rows`.
+        ("any"), in the column minor_alleles. `ProbabilityBins.rows` explains the other columns.
         """
         together = ProbabilityBins(self._edges)
         for bins in self._bins:

@@ -51,7 +51,7 @@ def build(write_vcf, tmp_path) -> Callable[..., spinimpute.Panel]:
 
 
 def with_variants(rows):
-    """The same haplotypes with other alleles."""
+    """Replace the alleles of some records by structural variants. The haplotypes do not change."""
     return [
         (row[0], row[1], *VARIANTS[row[0]][:1], row[3], VARIANTS[row[0]][1])
         if row[0] in VARIANTS and row[2] != "CC"
@@ -229,7 +229,7 @@ def test_end_distinguishes_variants(build):
 
 
 def test_targets_match_by_end(panel, rng, write_vcf, tmp_path):
-    """A structural variant of the target is typed if alleles and END are those of the panel."""
+    """A structural variant of the target is typed if the panel has one with the same alleles and END."""
     rows = [row for row in target_rows(panel, rng) if row[2].isalpha() and row[0] not in VARIANTS]
     calls = ["0|1", "1|0", "1|1"]
     more = [

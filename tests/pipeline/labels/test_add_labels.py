@@ -94,14 +94,20 @@ def test_bad_loci(example_panel: spinimpute.Panel, tmp_path: Path, run: Runner) 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["types.tsv"]
 
 
+def with_labels(panel: spinimpute.Panel, site: int, folder: Path) -> tuple[Path, list[int]]:
+    """Return a copy of the panel with labels at a site, and the sites of the patterns that they name."""
+    label_N, sites = labels_of_haplotypes(panel, site)
+    types = write_table(folder / "types.tsv", panel, int(panel.position[site]), label_N.tolist())
+    labelled = folder / "labels.spin"
+    add_labels(panel.path, types, labelled)
+    return labelled, sites
+
+
 def test_labels_are_imputed(
     example_panel: spinimpute.Panel, example: Path, tmp_path: Path, run: Runner
 ) -> None:
     panel, site = example_panel, example_panel.n_sites // 2
-    label_N, sites = labels_of_haplotypes(panel, site)
-    types = write_table(tmp_path / "types.tsv", panel, int(panel.position[site]), label_N.tolist())
-    labelled = tmp_path / "labels.spin"
-    add_labels(panel.path, types, labelled)
+    labelled, sites = with_labels(panel, site, tmp_path)
     arguments = ("--labels", tmp_path / "calls.tsv", "--format", "GT,DS,HDS")
     run.impute(example / "target.vcf.gz", labelled, tmp_path / "out.vcf.gz", *arguments).ok()
     with (tmp_path / "calls.tsv").open() as file:
@@ -124,10 +130,7 @@ def test_labels_of_sequenced_samples(
     example_panel: spinimpute.Panel, example: Path, tmp_path: Path, run: Runner
 ) -> None:
     panel, site = example_panel, example_panel.n_sites // 2
-    label_N, sites = labels_of_haplotypes(panel, site)
-    types = write_table(tmp_path / "types.tsv", panel, int(panel.position[site]), label_N.tolist())
-    labelled = tmp_path / "labels.spin"
-    add_labels(panel.path, types, labelled)
+    labelled, sites = with_labels(panel, site, tmp_path)
     tables = [tmp_path / name for name in ("calls.tsv", "split.tsv", "region.tsv")]
     region = f"{panel.chrom}:{panel.position[site - 500]}-{panel.position[site + 500]}"
     likelihoods = ("impute", "--gl", example / "truth.vcf.gz", "--region", region, "--panel")
