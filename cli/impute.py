@@ -47,7 +47,7 @@ from .target_options import (
 if TYPE_CHECKING:
     from spinimpute.quality.summary import ImputationSummary, SequencedSummary
 
-FORMATS = ("GT", "DS", "HDS", "GP")
+FORMATS = ("GT", "DS", "HDS", "GP", "ML")
 # Options that do not change the results. Headers omit them: equal results then have equal headers.
 NOT_RECORDED = (
     "out", "threads", "max_memory", "device", "force", "quiet", "report", "report_figures", "multiqc",
@@ -99,7 +99,7 @@ def _check_outputs(params: Mapping[str, Any], inputs: tuple[object, ...] = ()) -
     "formats",
     metavar="A,B,...",
     default="GT,DS",
-    help="Fields of the output, from GT, DS, HDS and GP.",
+    help="Fields of the output, from GT, DS, HDS, GP and ML (mean length of the alleles).",
     group="Output",
 )
 @option(

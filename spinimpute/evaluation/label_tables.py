@@ -67,7 +67,7 @@ def read_label_calls(path: str | Path) -> LabelCallsByLocus:
         name = names.setdefault(plain_locus(locus), locus)
         one_locus = calls.setdefault(name, {}).setdefault(n_fields, {})
         if sample in one_locus:
-            raise table.error(f"sample {sample} has two rows of {locus} with {n_fields} fields", line)
+            raise table.error(f"sample {sample} has two rows of {locus} with fields = {n_fields}", line)
         one_locus[sample] = LabelCall(alleles, _parse_probability(table, line, probability))
     if not calls:
         raise table.error("it has no labels")

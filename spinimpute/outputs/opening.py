@@ -47,17 +47,24 @@ def choose_format(path: Path, output_type: str | None, mergeable: bool = False) 
     return output_format
 
 
-def check_stored_fields(output_format: str, formats: Sequence[str]) -> None:
+def check_stored_fields(output_format: str, formats: Sequence[str], split_multiallelic: bool) -> None:
     """Raise InputError if an output cannot hold one of the FORMAT fields.
 
-    BGEN holds probabilities of genotypes or haplotypes, from which all fields follow.
+    BGEN holds probabilities of genotypes or haplotypes, from which DS, GP and HDS follow.
     """
-    unfit = [name for name in formats if name in ("HDS", "GP")]
+    unfit = [name for name in formats if name not in ("GT", "DS")]
     if output_format == PGEN and unfit:
         raise InputError(
             "arguments",
             f"{argument('format')}: a .pgen output holds GT or DS, not {' and '.join(unfit)}. Leave "
             f"{'it' if len(unfit) == 1 else 'them'} out, or write .bgen, .bcf or .vcf.gz",
+        )
+    if "ML" in formats and (split_multiallelic or output_format in (PGEN, BGEN)):
+        cause = f"a {output_format} output" if output_format in (PGEN, BGEN) else ""
+        raise InputError(
+            "arguments",
+            f"{argument('format')}: ML, the mean length, needs records with all ALT alleles, but "
+            f"{cause or argument('split_multiallelic', True)} has a record for each. Leave one of them out",
         )
 
 

@@ -155,7 +155,8 @@ def impute(
     report_paths = output.report_files.paths_to_check(outs)
     later = [*report_paths, *tables.values(), *output.label_tables]  # are renamed after the imputed files
     check_outputs([*outs, *report_paths], force, inputs, streamed=outs[0])
-    check_stored_fields(choose_format(outs[0], output.output_type, output.mergeable), output.formats)
+    output_format = choose_format(outs[0], output.output_type, output.mergeable)
+    check_stored_fields(output_format, output.formats, output.split_multiallelic)
     load = partial(_load_predictor, predictor, resources, output.leave_one_out, summary)
     if plan.skip_absent:  # report a panel without a predictor before any target is read
         for chromosome in chain.from_iterable(plan.outputs.values()):

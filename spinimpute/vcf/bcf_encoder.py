@@ -99,6 +99,9 @@ class BcfEncoder:
             start, encoded = self._offsets["GT"], genotypes.astype(genotypes.dtype.newbyteorder("<"))
             rows[:, start : start + encoded[0].nbytes] = encoded.view(np.uint8)
         for key, numbers in fields.numbers.items():
+            bits = self._number_bits
+            if key == "ML":
+                bits = np.array([_float_bits(text) for text in fields.length_texts], np.uint32)
             for value, codes in enumerate(numbers):
                 # rows are not aligned to four bytes, so `view` does not work: build a strided array instead
                 target = np.ndarray(
@@ -108,7 +111,7 @@ class BcfEncoder:
                     self._offsets[key] + 4 * value,
                     (rows.shape[1], 4 * len(numbers)),
                 )
-                target[...] = self._number_bits[codes]
+                target[...] = bits[codes]
         return rows
 
 
@@ -230,5 +233,9 @@ def _integers(texts: Sequence[str]) -> bytes:
 
 def _float_vector(texts: Sequence[str]) -> bytes:
     """Encode the numbers of several ALT alleles; "." is missing."""
-    bits = [FLOAT_MISSING if text == "." else int(np.float32(text).view(np.uint32)) for text in texts]
-    return typed_descriptor(FLOAT, len(bits)) + struct.pack(f"<{len(bits)}I", *bits)
+    return typed_descriptor(FLOAT, len(texts)) + struct.pack(f"<{len(texts)}I", *map(_float_bits, texts))
+
+
+def _float_bits(text: str) -> int:
+    """Return the bits of a number as float32; "." is missing."""
+    return FLOAT_MISSING if text == "." else int(np.float32(text).view(np.uint32))

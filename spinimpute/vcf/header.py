@@ -54,6 +54,8 @@ FORMAT_LINES = {
     'probability of its alternative allele, in steps of {step}">',
     "GP": '##FORMAT=<ID=GP,Number=G,Type=Float,Description="Probability of each genotype, '
     'in steps of {step}">',
+    "ML": '##FORMAT=<ID=ML,Number=1,Type=Float,Description="Expected mean length of the alleles of a sample, '
+    'in bases, if the alleles of the record are sequences of different lengths">',
 }
 """Definitions of the FORMAT fields that can be written. {step} becomes one unit of the last decimal."""
 
@@ -125,7 +127,7 @@ class OutputLayout(NamedTuple):
     ploidy: np.ndarray  # 1 or 2 for each sample
     contig_lines: Sequence[str]  # "##contig=<ID=...>", one per contig; their order gives the BCF indexes
     header_lines: Sequence[str] = ()  # further lines, written after all others
-    formats: Sequence[str] = ("GT", "DS")  # FORMAT fields: GT first, then DS, HDS and GP in any order
+    formats: Sequence[str] = ("GT", "DS")  # FORMAT fields: GT first, then the others in any order
     extra_info_lines: Sequence[str] = ()  # definitions of additional INFO fields
     decimals: int = DEFAULT_DECIMALS  # of DS, HDS and GP
     multiallelic: bool = False  # whether records may have several ALT alleles

@@ -73,20 +73,26 @@ def _join_texts(key: str, texts: Sequence[str | None]) -> str | None:
     return ",".join("." if text is None else text for text in texts)
 
 
-def multiallelic_fields(layout: SampleLayout, p_RKQ: np.ndarray) -> SampleFields:
+def multiallelic_fields(
+    layout: SampleLayout, p_RKQ: np.ndarray, length_RA: np.ndarray | None = None
+) -> SampleFields:
     """Compute the sample columns of records with K ALT alleles from P(ALT), float32; NaN if missing.
 
     The called allele is the most likely ALT allele if it is at least as likely as REF, otherwise REF.
+    `length_RA` are `allele_lengths`, for ML.
     """
     shape_RKNP = (*p_RKQ.shape[:2], layout.n_samples, layout.max_ploidy)
     alleles = layout.to_samples(_most_likely_alleles(p_RKQ), ALLELE_ABSENT)
     numbers: dict[str, list[np.ndarray]] = {}
+    length_texts: Sequence[str] = ()
     if layout.n_values.keys() != {"GT"}:
         units_RKQ = _shares_in_units(p_RKQ, layout.codes)
         units_RKNP = layout.to_samples(units_RKQ.reshape(-1, p_RKQ.shape[2]), 0).reshape(shape_RKNP)
         compute = {"DS": _dosages, "HDS": _haplotype_dosages, "GP": _genotype_probabilities}
-        numbers = {key: list(compute[key](layout, units_RKNP)) for key in layout.n_values if key != "GT"}
-    return SampleFields(alleles, None, numbers)
+        numbers = {key: list(compute[key](layout, units_RKNP)) for key in layout.n_values if key in compute}
+        if length_RA is not None:
+            numbers["ML"], length_texts = layout.mean_lengths(units_RKNP, length_RA)
+    return SampleFields(alleles, None, numbers, length_texts)
 
 
 def _most_likely_alleles(p_RKQ: np.ndarray) -> np.ndarray:

@@ -473,7 +473,7 @@ class BcfRecords:
         shared_bytes, _ = RECORD_LENGTHS.unpack_from(data, begin)
         at = begin + RECORD_LENGTHS.size + shared_bytes
         n = _n_alleles(data, begin)
-        max_values = {"GT": 2, "DS": n - 1, "HDS": 2 * (n - 1), "GP": n * (n + 1) // 2}  # if diploid
+        max_values = {"GT": 2, "DS": n - 1, "HDS": 2 * (n - 1), "GP": n * (n + 1) // 2, "ML": 1}
         fields = {}
         for expected in self._formats:
             kind, _, at = read_descriptor(data, at)

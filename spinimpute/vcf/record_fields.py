@@ -1,4 +1,4 @@
-"""Compute and round the values of output records: INFO fields, and GT, DS, HDS and GP of each sample.
+"""Compute and round the values of output records: INFO fields, and GT, DS, HDS, GP and ML of each sample.
 
 Values are rounded here, before they are encoded, so VCF and BCF contain the same values. INFO values become
 text. Values of samples become small integer codes, which the encoders look up in a table.
@@ -6,7 +6,8 @@ text. Values of samples become small integer codes, which the encoders look up i
 P(ALT) of each haplotype is rounded first, and DS and GP are computed from the rounded P(ALT). Therefore the
 two HDS sum exactly to DS, GP sums exactly to 1, and P(0/1) + 2 P(1/1) equals DS exactly.
 
-Shapes: r records, n samples, p the largest ploidy (1 or 2).
+Shapes: r records, n samples, p the largest ploidy (1 or 2). Axes: R records, K ALT alleles of a record, A all
+its alleles, N samples, P haplotypes of a sample, X a list of values.
 """
 
 import math
@@ -25,6 +26,8 @@ MAX_DECIMALS = 5  # of DS, HDS and GP; further decimals of a float32 probability
 _INFO_TYPES = ("Float", "Integer", "Flag", "String")
 _FREQUENCIES = ("AF", "MAF")
 _THOUSANDTHS = {float(number): f"{number / 1_000:g}" for number in range(1_001)}  # texts of 0, 0.001, ..., 1
+
+_LENGTH_DECIMALS = 2  # of ML
 
 ALLELE_MISSING = -1
 ALLELE_ABSENT = -2
@@ -105,6 +108,25 @@ def info_columns(
     return columns
 
 
+def allele_lengths(sites: Sites) -> np.ndarray:
+    """Return the length of REF and of the K ALT alleles of each record in bases, float64 (R, K + 1).
+
+    The row of a record is NaN if its alleles have equal lengths, or if one of them is not a sequence.
+    """
+    rows = []
+    for ref, alt in zip(sites.ref, sites.alt, strict=True):
+        alleles = [ref, *alt.split(",")]
+        lengths = [len(allele) for allele in alleles]
+        are_lengths = min(lengths) < max(lengths) and all(allele.isalpha() for allele in alleles)
+        rows.append(lengths if are_lengths else [math.nan] * len(lengths))
+    return np.array(rows, np.float64)
+
+
+def _length_text(length: float) -> str:
+    """Format a length with six significant digits, in at most seven characters."""
+    return f"{length:.6g}" if length < 1e6 else f"{length:.1e}"
+
+
 def structural_columns(sites: Sites) -> InfoColumns:
     """Return the INFO fields END, SVTYPE and SVLEN of each record; none if no record is structural."""
     variants = sites.written_variants()
@@ -144,7 +166,8 @@ class SampleFields:
 
     alleles: np.ndarray  # number of the allele, ALLELE_MISSING or ALLELE_ABSENT, int8 or int16 (r, n, p)
     unphased: np.ndarray | None  # calls to write as unphased, bool (r, n); None: all calls are phased
-    numbers: dict[str, list[np.ndarray]]  # FORMAT key -> `NumberCodes` (r, n) of its first, second ... value
+    numbers: dict[str, list[np.ndarray]]  # FORMAT key -> codes (r, n) of its first, second ... value
+    length_texts: Sequence[str] = ()  # text of each code of ML; the codes of other keys are `NumberCodes`
 
 
 class SampleLayout:
@@ -162,7 +185,8 @@ class SampleLayout:
         self.n_samples = len(ploidy)
         self.max_ploidy = int(ploidy.max())
         n_genotypes = (n_alts + 1) * (n_alts + 2) // 2 if self.max_ploidy == 2 else n_alts + 1
-        n_values = {"GT": self.max_ploidy, "DS": n_alts, "HDS": self.max_ploidy * n_alts, "GP": n_genotypes}
+        n_values = {"GT": self.max_ploidy, "DS": n_alts, "HDS": self.max_ploidy * n_alts}
+        n_values |= {"GP": n_genotypes, "ML": 1}
         self.n_values = {key: n_values[key] for key in formats}
         self.n_haplotypes = int(ploidy.sum())
         self.uniform = bool((ploidy == self.max_ploidy).all())
@@ -171,22 +195,48 @@ class SampleLayout:
         self._haplotype_columns = np.flatnonzero(np.arange(self.max_ploidy)[None, :] < ploidy[:, None])
 
     def fields(
-        self, hap_dosage: np.ndarray, haplotypes: np.ndarray | None, unphased: np.ndarray | None = None
+        self,
+        hap_dosage: np.ndarray,
+        haplotypes: np.ndarray | None,
+        unphased: np.ndarray | None = None,
+        length_RA: np.ndarray | None = None,
     ) -> SampleFields:
         """Compute the fields of r records.
 
         `hap_dosage`, float32 (r, n_haplotypes), is P(ALT), or NaN if missing. `haplotypes`, int8
         (r, n_haplotypes), are the calls 0, 1 or -1 (missing). Without them, ALT is called if P(ALT) >= 0.5.
+        `length_RA` are `allele_lengths`, for ML.
         """
         if haplotypes is None:
             haplotypes = (hap_dosage >= 0.5).astype(np.int8)
             haplotypes[np.isnan(hap_dosage)] = ALLELE_MISSING
         alleles = self.to_samples(haplotypes, ALLELE_ABSENT)
         numbers: dict[str, list[np.ndarray]] = {}
+        length_texts: Sequence[str] = ()
         if self.n_values.keys() != {"GT"}:
             units = self.to_samples(self.codes.units(hap_dosage), 0)
-            numbers = {key: self._numbers(key, units) for key in self.n_values if key != "GT"}
-        return SampleFields(alleles, unphased, numbers)
+            numbers = {key: self._numbers(key, units) for key in self.n_values if key not in ("GT", "ML")}
+            if length_RA is not None:
+                numbers["ML"], length_texts = self.mean_lengths(units[:, None], length_RA)
+        return SampleFields(alleles, unphased, numbers, length_texts)
+
+    def mean_lengths(
+        self, units_RKNP: np.ndarray, length_RA: np.ndarray
+    ) -> tuple[list[np.ndarray], Sequence[str]]:
+        """Compute ML, the expected mean length of a sample's alleles. Return its codes, and their texts.
+
+        `units_RKNP` are P(ALT) in units of the last decimal, or NaN. `length_RA` are `allele_lengths`.
+        """
+        mean_RN = np.full((len(units_RKNP), self.n_samples), np.nan)
+        rows = np.flatnonzero(~np.isnan(length_RA[:, 0]))
+        share_RKN = units_RKNP[rows].sum(axis=3) / np.where(self.haploid, 1, self.max_ploidy) / self.codes.one
+        change_RK = length_RA[rows, 1:] - length_RA[rows, :1]
+        mean_RN[rows] = length_RA[rows, :1] + (change_RK[:, :, None] * share_RKN).sum(axis=1)
+        known_RN = ~np.isnan(mean_RN)
+        means_X, code_X = np.unique(mean_RN[known_RN].round(_LENGTH_DECIMALS), return_inverse=True)
+        codes_RN = np.zeros(mean_RN.shape, np.int32)
+        codes_RN[known_RN] = code_X + 1
+        return [codes_RN], [".", *map(_length_text, means_X.tolist())]
 
     def to_samples(self, values: np.ndarray, absent: int) -> np.ndarray:
         """Reshape (r, n_haplotypes) to (r, n, p). The second value of haploid samples becomes `absent`."""

@@ -3,8 +3,7 @@
 Values are rounded to few decimals, so there are only a few thousand different texts such as ":0.125". They
 are formatted once and kept in a table of cells of eight bytes. A compiled loop copies the cells.
 
-Axes: R records, N samples, P alleles of a call, K numbers of a sample, S separators before a number,
-C texts of a table, B bytes of a cell.
+Axes: R records, N samples, P alleles of a call, K numbers of a sample, C texts of a table, B bytes of a cell.
 """
 
 from collections.abc import Sequence
@@ -81,13 +80,13 @@ def _fill_genotype_index(alleles_RNP, unphased_RN, n_alts, index_RN):  # type: i
 
 @kernel()
 def _write_columns(  # type: ignore[no-untyped-def]
-    genotype_RN, genotype_CB, genotype_length_C, code_KRN, table_K, number_SCB, number_length_SC, out, stop_R
+    genotype_RN, genotype_CB, genotype_length_C, code_KRN, first_K, number_CB, number_length_C, out, stop_R
 ):
     """Write the sample columns of all records to `out`, each record with a newline.
 
-    genotype_RN are indexes into the table of genotype texts; N is 0 if GT is not written. code_KRN are
-    indexes into the tables of numbers, of which number k uses table_K[k]. `out` must be _CELL_BYTES longer
-    than the text, because whole cells are copied. stop_R is filled with the end of each record.
+    genotype_RN are indexes into the table of genotype texts; N is 0 if GT is not written. The text of number
+    k is in row first_K[k] + code_KRN of the table of numbers. `out` must be _CELL_BYTES longer than the text,
+    because whole cells are copied. stop_R is filled with the end of each record.
     """
     n_numbers, n_records, n_samples = code_KRN.shape
     has_genotypes = genotype_RN.shape[1] > 0
@@ -101,10 +100,10 @@ def _write_columns(  # type: ignore[no-untyped-def]
                     out[at + byte] = genotype_CB[index, byte]
                 at += genotype_length_C[index]
             for k in range(n_numbers):
-                table, code = table_K[k], code_KRN[k, r, n]
+                index = first_K[k] + code_KRN[k, r, n]
                 for byte in range(_CELL_BYTES):
-                    out[at + byte] = number_SCB[table, code, byte]
-                at += number_length_SC[table, code]
+                    out[at + byte] = number_CB[index, byte]
+                at += number_length_C[index]
         out[at] = 10
         at += 1
         stop_R[r] = at
@@ -135,16 +134,18 @@ class VcfTextEncoder:
             b"," if value_index else b"\t" if i == 0 and not self._has_genotypes else b":"
             for i, (_, value_index) in enumerate(self._numbers)
         ]
-        distinct, n_codes = sorted(set(separators)), codes.absent + 1
-        self._table_K = np.array([distinct.index(separator) for separator in separators], np.uint8)
-        tables = [
-            _text_table([*(separator + text for text in texts), separator + b".", b""])
-            for separator in distinct
+        distinct = sorted(set(separators))
+        cells = [
+            cell for separator in distinct for cell in (*(separator + text for text in (*texts, b".")), b"")
         ]
-        self._number_SCB = np.array([table for table, _ in tables]).reshape(-1, n_codes, _CELL_BYTES)
-        self._number_length_SC = np.array([length for _, length in tables], np.uint8).reshape(-1, n_codes)
-        widths_K = self._number_length_SC.max(axis=1, initial=0)[self._table_K]
-        self._width = int(self._genotype[1].max()) + int(widths_K.sum(dtype=np.int64))
+        self._cells = _text_table(cells)
+        self._first_K = np.array([distinct.index(one) * (codes.absent + 1) for one in separators], np.int64)
+        widths = [_CELL_BYTES if key == "ML" else len(texts[1]) + 1 for key, _ in self._numbers]
+        self._length_separator = b""
+        if "ML" in keys:  # its cells follow the others
+            k = self._numbers.index(("ML", 0))
+            self._length_separator, self._first_K[k] = separators[k], len(cells)
+        self._width = int(self._genotype[1].max()) + sum(widths)
         self.bytes_per_record = layout.n_samples * self._width + 100
         self.file_start = header.text.encode()
 
@@ -163,8 +164,11 @@ class VcfTextEncoder:
             code_KRN = np.empty((0, n_records, n_samples), dtype=np.int32)
         out = np.empty(n_records * (n_samples * self._width + 1) + _CELL_BYTES, dtype=np.uint8)
         stop_R = np.empty(n_records, dtype=np.int64)
-        numbers = self._table_K, self._number_SCB, self._number_length_SC
-        _write_columns(genotype_RN, *self._genotype, code_KRN, *numbers, out, stop_R)
+        cells = self._cells
+        if fields.length_texts:
+            own = _text_table([self._length_separator + text.encode() for text in fields.length_texts])
+            cells = np.concatenate([cells[0], own[0]]), np.concatenate([cells[1], own[1]])
+        _write_columns(genotype_RN, *self._genotype, code_KRN, self._first_K, *cells, out, stop_R)
         columns = out.data
         encoded: list[bytes | memoryview] = []
         fixed_lengths = []

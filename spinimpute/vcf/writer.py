@@ -17,6 +17,7 @@ from typing import BinaryIO
 import numpy as np
 
 from spinimpute.genotypes.intervals import Interval
+from spinimpute.genotypes.sites import Sites
 from spinimpute.runtime.errors import InputError, argument
 from spinimpute.runtime.output_files import STANDARD, OutputGroup
 from spinimpute.runtime.partial_files import PartialFile
@@ -26,7 +27,7 @@ from spinimpute.vcf.header import FORMAT_LINES, OutputLayout, make_header
 from spinimpute.vcf.index_writer import TBI_MAX_LENGTH, ContigRecords, encode_index
 from spinimpute.vcf.multiallelic import join_columns, join_sites, multiallelic_fields, record_intervals
 from spinimpute.vcf.record_block import RecordBlock
-from spinimpute.vcf.record_fields import MAX_DECIMALS, NumberCodes, SampleLayout, info_columns
+from spinimpute.vcf.record_fields import MAX_DECIMALS, NumberCodes, SampleLayout, allele_lengths, info_columns
 from spinimpute.vcf.text_encoder import VcfTextEncoder
 
 OUTPUT_TYPES = {".vcf.gz": "z", ".bcf": "b", ".vcf": "v"}
@@ -246,8 +247,12 @@ class GenotypeWriter(IndexedFile):
         """Encode biallelic records: two pieces of bytes for each, and their lengths."""
         layout, encoder = self._encoder(1)
         values = info_columns(self._header, part.info, np.asarray(part.typed, bool))
-        fields = layout.fields(np.asarray(part.hap_dosage, np.float32), part.haplotypes, part.unphased)
+        dosage = np.asarray(part.hap_dosage, np.float32)
+        fields = layout.fields(dosage, part.haplotypes, part.unphased, self._allele_lengths(part.sites))
         return encoder.encode(part.sites, part.chrom, values, fields)
+
+    def _allele_lengths(self, sites: Sites) -> np.ndarray | None:
+        return allele_lengths(sites) if "ML" in self._formats else None
 
     def _encode_multiallelic(
         self, part: RecordBlock, records: Sequence[Interval], n_alts: int
@@ -259,8 +264,8 @@ class GenotypeWriter(IndexedFile):
         new = [Interval(start, start + n_alts) for start in range(0, len(rows), n_alts)]
         values = info_columns(self._header, chosen.info, np.asarray(chosen.typed, bool))
         p_RKQ = np.asarray(chosen.hap_dosage, np.float32).reshape(len(records), n_alts, -1)
-        fields = multiallelic_fields(layout, p_RKQ)
         sites = join_sites(chosen.sites, new)
+        fields = multiallelic_fields(layout, p_RKQ, self._allele_lengths(sites))
         return encoder.encode(sites, part.chrom, join_columns(values, new), fields)
 
 

@@ -189,7 +189,7 @@ BAD = {
     "two rows": (
         [GOOD_CALL, GOOD_CALL],
         [GOOD_TYPE],
-        "imputed labels calls.tsv, line 3: sample a has two rows of A with 1 fields",
+        "imputed labels calls.tsv, line 3: sample a has two rows of A with fields = 1",
     ),
     "probability": (["a A 1 1 2 1.9"], [GOOD_TYPE], "the probability is '1.9', expected a number between"),
     "fields": (["a A x 1 2 0.9"], [GOOD_TYPE], "line 2: the number of fields is 'x', expected 1, 2, ..."),

@@ -1,7 +1,6 @@
 """Panels with symbolic ALT alleles, from the VCF of the panel to all outputs."""
 
 import gzip
-import re
 import shutil
 import subprocess
 import warnings
@@ -409,29 +408,6 @@ def test_one_file_of_two_chromosomes(panel, rng, write_vcf, tmp_path):
     found = bcftools("query", "-f", "%CHROM %POS %INFO/END\n", tmp_path / "o.bcf").split("\n")
     assert "20 1100 30000" in found
     assert "19 1100 ." in found
-
-
-def test_lengths_of_repeats_as_on_the_page(build, write_vcf, tmp_path, monkeypatch, capsys):
-    """The example prints the sum of the lengths of a person's alleles, compared with REF."""
-    text = (Path(__file__).parents[2] / "docs" / "structural-variants.md").read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", text, re.M | re.S)
-    calls = ["0|1", "2|2", "3|0", "1|3", "0|0"]
-    rows = [
-        (100, "A", "C,G,T", calls),
-        (200, "GCACA", "GCA,GCACACA,GCACACACA", calls),
-        (300, "A", "C,G,T", calls),
-        (400, "A", "AC", ["0|1", "1|1", "0|0", "1|0", "0|0"]),
-    ]
-    with build(rows) as panel:
-        spinimpute.impute(write_vcf([rows[0], rows[2]], name="t.vcf"), tmp_path / "imputed.vcf.gz", panel)
-    monkeypatch.chdir(tmp_path)
-    exec(compile(example, "structural-variants.md", "exec"), {})
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert lines[0] == ["position", "a", "b", "c", "d", "e"]
-    (position, *difference) = lines[1]
-    assert len(lines) == 2
-    assert position == "200"
-    np.testing.assert_allclose([float(one) for one in difference], [-2, 4, 4, 2, 0], atol=0.5)
 
 
 def test_outputs_are_targets(panel, rng, write_vcf, tmp_path):

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.intervals import Interval
+from spinimpute.genotypes.sites import Sites
 from spinimpute.vcf.bcf_format import BadRecord
 from spinimpute.vcf.multiallelic import join_columns, multiallelic_fields, record_intervals
 from spinimpute.vcf.raw_records import RecordTable, TextRecords
-from spinimpute.vcf.record_fields import NumberCodes, SampleLayout
+from spinimpute.vcf.record_fields import NumberCodes, SampleLayout, allele_lengths
 
 FORMATS = ("GT", "DS", "HDS", "GP")
 
@@ -125,3 +126,48 @@ def test_allele_numbers_of_lines(n_alts):
     ):
         with pytest.raises(BadRecord, match="not a genotype"):
             scan(call)
+
+
+def test_lengths_are_those_of_sequences():
+    """SNPs, symbolic alleles and labels have no length."""
+    ref, alt = zip(
+        ("A", "C,G"),
+        ("A", "AC,ACC"),
+        ("ACG", "A,T"),
+        ("A", "<DEL>,AC"),
+        ("AC", "A,*"),
+        ("AC", "G,TT"),
+        strict=True,
+    )
+    lengths = allele_lengths(Sites("20", np.arange(1, 7), list(ref), list(alt), ["."] * 6))
+    nan = [np.nan] * 3
+    np.testing.assert_array_equal(lengths, [nan, [1, 2, 3], [3, 1, 1], nan, nan, [2, 1, 2]])
+
+
+@pytest.mark.parametrize("ploidy", [(2, 2), (2, 1), (1, 1)])
+@pytest.mark.parametrize("n_alts", [1, 2, 5])
+def test_mean_lengths(n_alts, ploidy):
+    """Each allele counts by its probability; haploid samples have one allele."""
+    rng = np.random.default_rng(n_alts)
+    ploidy_N = np.array(ploidy)
+    p_RQA = rng.dirichlet([0.3] * (n_alts + 1), (6, ploidy_N.sum())).astype(np.float32)
+    p_RQA[1, 0] = np.nan
+    length_RA = rng.integers(1, 60, (6, n_alts + 1)).astype(float)
+    length_RA[2] = np.nan
+    length_RA[3] *= 1e5
+    layout = SampleLayout(ploidy_N, ("DS", "ML"), NumberCodes(5), n_alts)
+    p_RKQ = p_RQA[:, :, 1:].swapaxes(1, 2)
+    if n_alts == 1:
+        fields = layout.fields(p_RKQ[:, 0], None, length_RA=length_RA)
+    else:
+        fields = multiallelic_fields(layout, p_RKQ, length_RA)
+    assert max(map(len, fields.length_texts)) <= 7
+    texts = np.array(fields.length_texts)[fields.numbers["ML"][0]]
+    stops = np.cumsum(ploidy_N)
+    for r in range(6):
+        for n, (start, stop) in enumerate(zip(stops - ploidy_N, stops, strict=True)):
+            expected = (p_RQA[r, start:stop] @ length_RA[r]).mean()
+            if np.isnan(expected):
+                assert texts[r, n] == "."
+            else:
+                assert float(texts[r, n]) == pytest.approx(expected, rel=0.05 if r == 3 else 1e-4, abs=0.01)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.workflow.runs import ENVIRONMENT, REPOSITORY
+from cli.impute import FORMATS
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ def test_versions_and_options_are_those_of_the_program() -> None:
     command = TOOL.findtext("command", "")
     assert set(re.findall(r"--[\w-]+", command)) <= options
     fields = {option.get("value") for option in TOOL.findall("inputs/param[@argument='--format']/option")}
-    assert fields == {"GT", "DS", "HDS", "GP"}
+    assert fields == set(FORMATS)
 
 
 @pytest.mark.parametrize("test", TESTS, ids=lambda test: f"{len(test)} parts")

@@ -58,7 +58,7 @@ workflow ImputeChromosome {
         targets: "Genotypes of a batch of samples each, with all sites of the chromosome: VCF, VCF.gz or BCF. Batches have different samples."
         panel: "Panel file (.spin) of the chromosome, written by `spinimpute panel build`"
         prefix: "Name of the outputs, without suffix"
-        format: "FORMAT fields of the output: GT, DS, HDS, GP"
+        format: "FORMAT fields of the output: GT, DS, HDS, GP, ML"
         chunk_cM: "Maximum length of the region of a task, in cM"
         threads: "Cores of a task"
         memory_gb: "Memory of the tasks that phase and impute, in GB"

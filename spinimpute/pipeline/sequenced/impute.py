@@ -101,7 +101,8 @@ def impute_sequenced(
     report_paths = output.report_files.paths_to_check(outs)
     later = [*report_paths, *output.label_tables]  # are renamed after the imputed files
     check_outputs([*outs, *report_paths], force, inputs, streamed=outs[0])
-    check_stored_fields(choose_format(outs[0], output.output_type, output.mergeable), output.formats)
+    output_format = choose_format(outs[0], output.output_type, output.mergeable)
+    check_stored_fields(output_format, output.formats, output.split_multiallelic)
     if sequencing.reference is not None and not _any_cram(sequencing):
         summary.warnings.append(f"reference {sequencing.reference} is not used: no file of reads is a CRAM")
     threads, max_memory = choose_threads(resources.threads), resources.max_memory

@@ -29,7 +29,7 @@ def panel_rows(rng: np.random.Generator) -> list[Row]:
         alleles = np.where(error, rng.integers(0, n_alts(site) + 1, 2 * N_SAMPLES), alleles)
         alleles[: n_alts(site) + 1] = range(n_alts(site) + 1)
         calls = [f"{a}|{b}" for a, b in alleles.reshape(-1, 2)]
-        rows.append((1000 + 100 * site, "A", ",".join(["C", "G", "T"][: n_alts(site)]), calls))
+        rows.append((1000 + 100 * site, "A", ",".join(["C", "G", "TTA"][: n_alts(site)]), calls))
         if site % 10 == 2:
             rows.append(
                 (1000 + 100 * site, "A", "CC", [f"{a % 2}|{b % 2}" for a, b in alleles.reshape(-1, 2)])
@@ -69,11 +69,18 @@ def target_rows(panel: spinimpute.Panel, rng: np.random.Generator, n_samples: in
     return [(p, ref, alt, [f"{a}|{b}" for a, b in calls.reshape(-1, 2)]) for p, ref, alt, calls in rows]
 
 
-FORMATS = ("GT", "DS", "HDS", "GP")
+FORMATS = ("GT", "DS", "HDS", "GP", "ML")
 
 
-def impute(target, panel, out, **options) -> Path:
-    spinimpute.impute(target, out, panel, output=spinimpute.OutputSettings(FORMATS, **options))
+def split_formats(split_multiallelic: bool) -> Sequence[str]:
+    """Return FORMATS, without ML if the records are split."""
+    return FORMATS[:-1] if split_multiallelic else FORMATS
+
+
+def impute(target, panel, out, split_multiallelic=False, **options) -> Path:
+    formats = split_formats(split_multiallelic)
+    output = spinimpute.OutputSettings(formats, split_multiallelic=split_multiallelic, **options)
+    spinimpute.impute(target, out, panel, output=output)
     return out
 
 

@@ -22,6 +22,7 @@ from tests.pipeline.multiallelic.multiallelic_rows import (
     panel_rows,
     record_starts,
     records_of,
+    split_formats,
     target_rows,
     with_alts_in_order,
 )
@@ -147,10 +148,11 @@ def test_vcf_and_bcf_are_equal(panel, rng, write_vcf, tmp_path, haploid_sample):
 def test_biallelic_panels_have_the_header_of_before(build, rng, write_vcf, tmp_path):
     with build(panel_rows(rng), split_multiallelic=True) as panel:
         target = write_vcf(target_rows(panel, rng))
-        texts = [
-            impute(target, panel, tmp_path / f"{split}.vcf", split_multiallelic=split).read_text()
-            for split in (True, False)
-        ]
+        texts = []
+        for split in (True, False):
+            output = spinimpute.OutputSettings(split_formats(True), split_multiallelic=split)
+            spinimpute.impute(target, tmp_path / f"{split}.vcf", panel, output=output)
+            texts.append((tmp_path / f"{split}.vcf").read_text())
     assert texts[0] == texts[1]
     assert "ID=DS,Number=1," in texts[0]
     assert texts[0].count("Number=A") == 1  # AF
@@ -261,3 +263,39 @@ def test_a_hint_for_plink_only_where_it_applies(panel, rng, write_vcf, tmp_path,
         if hinted:
             assert f"{hinted} multi-allelic records, whose dosages PLINK 2 cannot read" in printed.err
             assert "(--split-multiallelic splits them)" in printed.err
+
+
+@pytest.mark.parametrize("suffix", ["vcf", "bcf"])
+def test_mean_lengths_follow_from_dosages(panel, rng, write_vcf, tmp_path, suffix):
+    """ML is in the records whose alleles have several lengths, also if they are biallelic."""
+    target = write_vcf(haploid(target_rows(panel, rng), 1))
+    out = tmp_path / f"o.{suffix}"
+    spinimpute.impute(target, out, panel, output=spinimpute.OutputSettings(("DS", "ML"), decimals=5))
+    copies, n_found = np.array([2, 1, 2]), 0
+    for variant in cyvcf2.VCF(str(out)):
+        added = [len(alt) - len(variant.REF) for alt in variant.ALT]
+        lengths = variant.format("ML")
+        if not any(added):
+            assert np.isnan(lengths).all()
+            continue
+        n_found += 1
+        expected = len(variant.REF) + variant.format("DS") @ added / copies
+        np.testing.assert_allclose(lengths[:, 0], expected, atol=0.0051)
+    assert n_found == sum(len(alt) > 1 for alt in panel.sites.alt)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("o.vcf", ["--split-multiallelic"], "--split-multiallelic has a record for each"),
+        ("o.bgen", [], "a bgen output has a record for each"),
+        ("o.pgen", [], "a .pgen output holds GT or DS, not ML"),
+    ],
+)
+def test_mean_lengths_need_whole_records(panel, rng, write_vcf, tmp_path, run, name, options, message):
+    target = write_vcf(target_rows(panel, rng))
+    files = ["--vcf", target, "--panel", panel.path, "--out", tmp_path / name]
+    done = run("impute", *files, "--format", "GT,ML", *options)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+    assert not (tmp_path / name).exists()
