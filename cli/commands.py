@@ -217,7 +217,7 @@ def _start_checked_log(ctx: click.Context, path: str) -> None:
         from spinimpute.quality.leave_one_out import TABLES
 
         further += [Path(f"{given['loo']}.{table}.tsv") for table in TABLES]
-    if given.get("report_figures"):
+    if given.get("report_figures") and Path(given["report_figures"]).is_dir():
         from spinimpute.reports.report_files import CHARTS
 
         further += [Path(given["report_figures"]) / f"{name}.svg" for name in CHARTS]

@@ -16,7 +16,7 @@ INFO_KEYS = ("END", "SVTYPE", "SVLEN")
 
 _SYMBOLIC = re.compile(r"<[^\s<>,;=\[\]]+>")
 ANY_OTHER_ALLELE = frozenset({"<*>", "<NON_REF>", "<X>"})  # all alleles that a caller has not observed
-_COVERS_REFERENCE = ("DEL", "DUP", "INV", "CN")  # kinds of variants whose END is POS + |SVLEN|
+_COVERS_REFERENCE = ("<DEL", "<DUP", "<INV", "<CN")  # kinds of variants whose END is POS + |SVLEN|
 _SVTYPE = re.compile(r"[!-:<>-~]+")  # printable, without ";" and "="
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _LAST_END = 2**31 - 1
@@ -55,6 +55,11 @@ def is_symbolic(alt: str) -> bool:
     )
 
 
+def covers_reference(alt: str) -> bool:
+    """Return whether a symbolic allele stands for a change of all bases from POS to END."""
+    return alt.upper().startswith(_COVERS_REFERENCE)
+
+
 def describe_variant(
     position: int,
     ref: str,
@@ -82,7 +87,7 @@ def describe_variant(
         covered = [
             position + abs(int(length))
             for alt, length in zip(alts, lengths, strict=True)
-            if length and alt.upper().startswith(tuple(f"<{kind}" for kind in _COVERS_REFERENCE))
+            if length and covers_reference(alt)
         ]
         computed = max(covered, default=last)
         ends = [computed if computed <= _LAST_END else last]

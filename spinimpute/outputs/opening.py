@@ -52,19 +52,20 @@ def check_stored_fields(output_format: str, formats: Sequence[str], split_multia
 
     BGEN holds probabilities of genotypes or haplotypes, from which DS, GP and HDS follow.
     """
-    unfit = [name for name in formats if name not in ("GT", "DS")]
+    if "ML" in formats and (split_multiallelic or output_format in (PGEN, BGEN)):
+        cause = f"a .{output_format} output" if output_format in (PGEN, BGEN) else ""
+        raise InputError(
+            "arguments",
+            f"{argument('format')}: ML, the mean length, needs records with all ALT alleles, but "
+            f"{cause or argument('split_multiallelic', True)} has a record for each. Leave ML out, or write "
+            f".vcf.gz or .bcf without {argument('split_multiallelic', True)}",
+        )
+    unfit = [name for name in formats if name in ("HDS", "GP")]
     if output_format == PGEN and unfit:
         raise InputError(
             "arguments",
             f"{argument('format')}: a .pgen output holds GT or DS, not {' and '.join(unfit)}. Leave "
             f"{'it' if len(unfit) == 1 else 'them'} out, or write .bgen, .bcf or .vcf.gz",
-        )
-    if "ML" in formats and (split_multiallelic or output_format in (PGEN, BGEN)):
-        cause = f"a {output_format} output" if output_format in (PGEN, BGEN) else ""
-        raise InputError(
-            "arguments",
-            f"{argument('format')}: ML, the mean length, needs records with all ALT alleles, but "
-            f"{cause or argument('split_multiallelic', True)} has a record for each. Leave one of them out",
         )
 
 

@@ -20,6 +20,7 @@ import numpy as np
 from spinimpute.genotypes.builds import is_x
 from spinimpute.genotypes.genetic_map import DEFAULT_RATE, GeneticMap
 from spinimpute.genotypes.sites import Region, Sites, same_chromosome
+from spinimpute.genotypes.structural import covers_reference
 from spinimpute.panels.file_kind import check_panel_output, is_chromosome, is_line
 from spinimpute.panels.formats.detection import AnyBatchReader, PanelSource, open_batch_reader, source_files
 from spinimpute.panels.panel import MOVED, Panel
@@ -126,6 +127,7 @@ def _write_panel(file: BinaryIO, reader: AnyBatchReader, job: BuildJob) -> None:
     assert writer is not None
     sites = Sites.concatenate(blocks)
     _check_coverage(chosen_map, sites)
+    _check_ends(sites)
     table = SiteTable(sites, chosen_map.cM(sites.position), np.concatenate(counts))
     header = {
         "chrom": sites.chrom,
@@ -173,6 +175,21 @@ def _contig_line(vcf: Path, chrom: str, line: str) -> str:
     raise InputError(
         "content", f"panel {vcf}: no header can define a chromosome of the name {chrom!r}; rename it"
     )
+
+
+def _check_ends(sites: Sites) -> None:
+    """Warn of structural variants that must be longer than REF, but end with it."""
+    rows = [
+        row
+        for row, variant in sites.structural.items()
+        if covers_reference(sites.alt[row]) and variant.end < sites.position[row] + len(sites.ref[row])
+    ]
+    if rows:
+        warnings.warn(
+            f"structural variants without a valid END or SVLEN: {len(rows)}, the first {sites.alt[rows[0]]} "
+            f"at {sites.chrom}:{sites.position[rows[0]]}. Their END is the last position of REF",
+            stacklevel=5,
+        )
 
 
 def _check_coverage(genetic_map: GeneticMap, sites: Sites) -> None:

@@ -98,7 +98,7 @@ class LigationSummary:
         return [
             f"chunks:   {self.chunks}, of {self.samples} samples",
             *(f"join:     {join.line()}" for join in self.joins),
-            f"written:  {self.sites} sites of {self.span}",
+            f"written:  {self.sites} records of {self.span}",
         ]
 
 

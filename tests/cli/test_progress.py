@@ -162,6 +162,8 @@ def test_log(run, example, panel, tmp_path):
         assert "are to be written to the same file" in one_of_them.err
         assert not (tmp_path / name).exists()
     run(*words, "--log", tmp_path / "o.vcf", "--force").refused("are to be written to the same file")
+    run(*words, "--report-figures", tmp_path / "new", "--log", log, "--force").ok()
+    assert (tmp_path / "new" / "samples.svg").exists()
     words[2] = shutil.copy(example / "target.vcf.gz", tmp_path)
     for name, role in (("target.vcf.gz", "read from"), ("nowhere/x.log", "there is no folder")):
         run(*words, "--log", tmp_path / name, "--force").refused(role)

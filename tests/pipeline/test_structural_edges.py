@@ -107,6 +107,19 @@ def test_insertions_of_two_lengths(build, rng):
         assert panel.provenance["skipped"] == {}
 
 
+def test_variants_of_unknown_end_are_reported(rng, write_vcf, tmp_path):
+    """Their SVLEN is not a number, or they have several for one ALT. Insertions end with REF."""
+    infos = ("SVLEN=abc", "SVLEN=-300,-300", "SVLEN=-300", "END=1800", ".")
+    rows = [(1500 + 10 * i, "A", "<DEL>", calls(rng), info) for i, info in enumerate(infos)]
+    rows.append((1600, "A", "<INS>", calls(rng), "."))
+    source = write_vcf(rows, [f"s{i}" for i in range(SAMPLES)], "p.vcf")
+    with pytest.warns(UserWarning, match="without a valid END or SVLEN: 3, the first <DEL> at 20:1500"):
+        panel = spinimpute.build_panel(source, tmp_path / "p.spin")
+    with panel:
+        ends = [panel.sites.structural[row].end for row in range(6)]
+        assert ends == [1500, 1510, 1820, 1800, 1540, 1600]
+
+
 def test_an_end_beyond_the_last_position() -> None:
     info = {"SVLEN": "-999999999"}.get
     assert describe_variant(2_000_000_000, "AT", ["<DEL>"], info) == [

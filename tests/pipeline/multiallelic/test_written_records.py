@@ -288,14 +288,12 @@ def test_mean_lengths_follow_from_dosages(panel, rng, write_vcf, tmp_path, suffi
     ("name", "options", "message"),
     [
         ("o.vcf", ["--split-multiallelic"], "--split-multiallelic has a record for each"),
-        ("o.bgen", [], "a bgen output has a record for each"),
-        ("o.pgen", [], "a .pgen output holds GT or DS, not ML"),
+        ("o.bgen", [], "a .bgen output has a record for each"),
+        ("o.pgen", [], "a .pgen output has a record for each"),
     ],
 )
 def test_mean_lengths_need_whole_records(panel, rng, write_vcf, tmp_path, run, name, options, message):
     target = write_vcf(target_rows(panel, rng))
     files = ["--vcf", target, "--panel", panel.path, "--out", tmp_path / name]
-    done = run("impute", *files, "--format", "GT,ML", *options)
-    assert done.exit_code == 2
-    assert message in " ".join(done.stderr.split())
+    run("impute", *files, "--format", "GT,ML", *options).refused(message)
     assert not (tmp_path / name).exists()
