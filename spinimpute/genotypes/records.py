@@ -139,6 +139,27 @@ def _locus(alt: str) -> str | None:
     return None if parts is None else parts[0]
 
 
+def of_other_records(sites: Sites, multiallelic: np.ndarray, alleles_SN: np.ndarray) -> np.ndarray:
+    """Return which sites are not in the record that `RecordRows.of` joins them to, bool (S,).
+
+    If a haplotype has two ALT alleles of a record, these come from two records with the same REF, for example
+    one of SNPs and one of insertions. Those whose length differs from REF are then in none, or, if that is
+    not enough, all. alleles_SN: 1 for ALT.
+    """
+    other_S = np.zeros(len(sites), bool)
+    records = RecordRows.of(sites, multiallelic, np.zeros(len(sites)))
+    for rows in records.multiallelic_within(Interval(0, len(sites))):
+        if not _has_two(alleles_SN[rows.slice]):
+            continue
+        longer_K = np.array([len(sites.alt[row]) != len(sites.ref[row]) for row in range(*rows)])
+        other_S[rows.slice] = longer_K | _has_two(alleles_SN[rows.slice][~longer_K])
+    return other_S
+
+
+def _has_two(alleles_KN: np.ndarray) -> bool:
+    return bool((np.count_nonzero(alleles_KN, axis=0) > 1).any())
+
+
 def label_rows(sites: Sites, multiallelic: np.ndarray, rows: Interval) -> np.ndarray:
     """Return which of the rows of a panel have a label as ALT, bool. `multiallelic` as in `RecordRows.of`."""
     is_label = np.zeros(rows.n_sites, bool)

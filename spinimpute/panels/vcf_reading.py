@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spinimpute.genotypes.records import record_order
+from spinimpute.genotypes.records import of_other_records, record_order
 from spinimpute.genotypes.sites import AT_POSITION_0, NoRecord, Region, Sites, unusable_ref
 from spinimpute.genotypes.structural import SPANNED, StructuralVariant, Variants, is_symbolic
 from spinimpute.panels.stored_rows import allele_counts, store_rows
@@ -127,7 +127,15 @@ def _without_duplicates(
             block = HaplotypeBlock(sites, block.alleles, multiallelic)
             rows = np.array(kept)
             rows = rows[record_order(block.sites.take(rows), multiallelic[rows])]
-            yield block if np.array_equal(rows, np.arange(len(keys))) else _take(block, rows)
+            block = block if np.array_equal(rows, np.arange(len(keys))) else _take(block, rows)
+            other = of_other_records(block.sites, block.multiallelic, block.alleles)
+            if other.any():
+                multiallelic = block.multiallelic & ~other
+                block = _take(
+                    HaplotypeBlock(block.sites, block.alleles, multiallelic),
+                    record_order(block.sites, multiallelic),
+                )
+            yield block
 
 
 def _whole_positions(blocks: Iterable[HaplotypeBlock], file: SampleFile) -> Iterator[HaplotypeBlock]:

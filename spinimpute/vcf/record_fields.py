@@ -28,6 +28,9 @@ _FREQUENCIES = ("AF", "MAF")
 _THOUSANDTHS = {float(number): f"{number / 1_000:g}" for number in range(1_001)}  # texts of 0, 0.001, ..., 1
 
 _LENGTH_DECIMALS = 2  # of ML
+_MAX_LENGTH = (
+    9_999_999  # bases of an allele in ML; the texts of longer ones would have more than 7 characters
+)
 
 ALLELE_MISSING = -1
 ALLELE_ABSENT = -2
@@ -111,20 +114,23 @@ def info_columns(
 def allele_lengths(sites: Sites) -> np.ndarray:
     """Return the length of REF and of the K ALT alleles of each record in bases, float64 (R, K + 1).
 
-    The row of a record is NaN if its alleles have equal lengths, or if one of them is not a sequence.
+    The row of a record is NaN if its alleles have equal lengths, or if one of them is not a sequence, or is
+    longer than _MAX_LENGTH.
     """
     rows = []
     for ref, alt in zip(sites.ref, sites.alt, strict=True):
         alleles = [ref, *alt.split(",")]
         lengths = [len(allele) for allele in alleles]
-        are_lengths = min(lengths) < max(lengths) and all(allele.isalpha() for allele in alleles)
+        are_lengths = min(lengths) < max(lengths) <= _MAX_LENGTH and all(map(str.isalpha, alleles))
         rows.append(lengths if are_lengths else [math.nan] * len(lengths))
     return np.array(rows, np.float64)
 
 
 def _length_text(length: float) -> str:
-    """Format a length with six significant digits, in at most seven characters."""
-    return f"{length:.6g}" if length < 1e6 else f"{length:.1e}"
+    """Format a length with as many of _LENGTH_DECIMALS as fit into seven characters."""
+    texts = (f"{length:.{decimals}f}" for decimals in range(_LENGTH_DECIMALS, -1, -1))
+    text = next(text for text in texts if len(text) <= 7)
+    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def structural_columns(sites: Sites) -> InfoColumns:

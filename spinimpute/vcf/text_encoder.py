@@ -7,6 +7,7 @@ Axes: R records, N samples, P alleles of a call, K numbers of a sample, C texts 
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from spinimpute.vcf.record_fields import (
     ALLELE_ABSENT,
     ALLELE_MISSING,
     InfoColumns,
+    NumberCodes,
     SampleFields,
     SampleLayout,
     info_texts,
@@ -41,6 +43,19 @@ def _text_table(texts: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
     """Return the texts, padded, as uint8 (n, _CELL_BYTES), and their lengths, uint8 (n,)."""
     table = np.frombuffer(b"".join(text.ljust(_CELL_BYTES, b"\0") for text in texts), dtype=np.uint8)
     return table.reshape(-1, _CELL_BYTES), np.array([len(text) for text in texts], dtype=np.uint8)
+
+
+@lru_cache(maxsize=4)
+def _number_table(decimals: int, separators: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """Return the table of the texts of all number codes, after each of the separators."""
+    codes = NumberCodes(decimals)
+    texts = [
+        f"{number:.{decimals}f}".rstrip("0").rstrip(".").encode()
+        for number in (np.arange(codes.missing) / codes.one).tolist()
+    ]
+    return _text_table(
+        [cell for one in separators for cell in (*(one + text for text in (*texts, b".")), b"")]
+    )
 
 
 def _genotype_texts(max_ploidy: int, n_alts: int) -> list[bytes]:
@@ -123,10 +138,6 @@ class VcfTextEncoder:
         self._n_alts, self._index_type = layout.n_alts, np.min_scalar_type(-len(genotypes))
         self._genotype = _text_table(genotypes)
         codes = layout.codes
-        texts = [
-            f"{number:.{codes.decimals}f}".rstrip("0").rstrip(".").encode()
-            for number in (np.arange(codes.missing) / codes.one).tolist()
-        ]
         self._numbers = [  # FORMAT key, and index among the values of this key
             (key, value_index) for key in keys if key != "GT" for value_index in range(layout.n_values[key])
         ]
@@ -135,16 +146,14 @@ class VcfTextEncoder:
             for i, (_, value_index) in enumerate(self._numbers)
         ]
         distinct = sorted(set(separators))
-        cells = [
-            cell for separator in distinct for cell in (*(separator + text for text in (*texts, b".")), b"")
-        ]
-        self._cells = _text_table(cells)
+        self._cells = _number_table(codes.decimals, tuple(distinct))
         self._first_K = np.array([distinct.index(one) * (codes.absent + 1) for one in separators], np.int64)
-        widths = [_CELL_BYTES if key == "ML" else len(texts[1]) + 1 for key, _ in self._numbers]
+        number_width = len(":0.") + codes.decimals
+        widths = [_CELL_BYTES if key == "ML" else number_width for key, _ in self._numbers]
         self._length_separator = b""
         if "ML" in keys:  # its cells follow the others
             k = self._numbers.index(("ML", 0))
-            self._length_separator, self._first_K[k] = separators[k], len(cells)
+            self._length_separator, self._first_K[k] = separators[k], len(self._cells[0])
         self._width = int(self._genotype[1].max()) + sum(widths)
         self.bytes_per_record = layout.n_samples * self._width + 100
         self.file_start = header.text.encode()

@@ -216,7 +216,7 @@ class GenotypeWriter(IndexedFile):
             encoded, lengths = self._encode_biallelic(part)
         else:
             records = record_intervals(part.continues)
-            sites = sites.take(np.array([rows.start for rows in records]))
+            sites = join_sites(sites, records)
             lengths = np.empty(len(records), np.int64)
             encoded = [b""] * (2 * len(records))
             for n_alts, chosen in self._group_by_alleles(records):

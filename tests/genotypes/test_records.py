@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spinimpute.genotypes.intervals import Interval
-from spinimpute.genotypes.records import LABEL_BACKGROUND, MAX_ALTS, RecordRows, record_order
+from spinimpute.genotypes.records import (
+    LABEL_BACKGROUND,
+    MAX_ALTS,
+    RecordRows,
+    of_other_records,
+    record_order,
+)
 from spinimpute.genotypes.sites import Sites
 
 ROWS = st.lists(
@@ -71,6 +77,16 @@ def test_a_record_with_too_many_alleles_stays_split():
     assert records_of(rows).n_records(Interval(0, len(rows))) == 2
     one_more = [(1, "A", "C" * 99, True), *rows]
     assert records_of(one_more).n_records(Interval(0, len(one_more))) == len(one_more) - 1
+
+
+def test_haplotypes_with_two_alleles_show_two_records():
+    """First those of another length than REF leave the record, and then, if necessary, the others."""
+    sites, multiallelic = sites_of([(1, "A", alt, True) for alt in ("AT", "ATT", "C", "G")])
+    apart = np.eye(4, 6, dtype=np.uint8)
+    for both, expected in (((), [0, 0, 0, 0]), ((0, 2), [1, 1, 0, 0]), ((2, 3), [1, 1, 1, 1])):
+        alleles = apart.copy()
+        alleles[list(both), 5] = 1
+        assert of_other_records(sites, multiallelic, alleles).tolist() == [bool(one) for one in expected]
 
 
 @given(ROWS, st.randoms())

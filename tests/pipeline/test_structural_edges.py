@@ -1,5 +1,7 @@
 """Unusual records of structural variants: sequences beside symbolic alleles, duplicates, impossible ends."""
 
+import shutil
+import subprocess
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -139,3 +141,50 @@ def test_chunks_with_an_impossible_end(build, rng, target, tmp_path, end):
     with pytest.raises(InputError, match=r"its last position is|its columns ID to INFO"):
         spinimpute.ligate(chunks, tmp_path / "o.vcf")
     assert not (tmp_path / "o.vcf").exists()
+
+
+@pytest.mark.parametrize("suffix", ["vcf.gz", "bcf"])
+def test_an_index_finds_a_deletion_after_an_allele_of_a_longer_one(build, rng, target, tmp_path, suffix):
+    """The ALT * comes first in the record."""
+    if (bcftools := shutil.which("bcftools")) is None:
+        pytest.skip("bcftools is not installed")
+    out = tmp_path / f"o.{suffix}"
+    with build((1550, "A", "<DEL>,*", calls(rng, 3), "END=90000")) as panel:
+        spinimpute.impute(target, out, panel)
+    found = subprocess.run([bcftools, "view", "-H", "-r", "20:80000", out], capture_output=True, check=True)
+    assert found.stdout.split(b"\t")[1:5:3] == [b"1550", b"*,<DEL>"]
+
+
+def test_a_snp_and_an_insertion_on_one_haplotype(write_vcf, rng, tmp_path):
+    """They are of two records with several ALTs, and both keep their alleles, imputed or typed."""
+    founder = rng.integers(0, 8, (2, 40))
+    snps, insertions = np.array([1, 1, 2, 0, 0, 0, 0, 0]), np.array([1, 0, 0, 2, 0, 0, 0, 0])
+    alleles = {position: rng.integers(0, 2, 8) for position in range(1000, 5000, 100)}
+
+    def rows(n_samples: int, others: bool) -> list:
+        found = []
+        for position, of_founder in alleles.items():
+            at = [(position, "A", "G", of_founder)]
+            if position == 3000:
+                at = [(position, "A", "C,G", snps), (position, "A", "AT,ATT", insertions)] if others else []
+            for *fixed, own in at:
+                found.append((*fixed, [f"{a}|{b}" for a, b in own[founder].T[:n_samples]]))
+        return found
+
+    source = write_vcf(rows(40, True), [f"p{i}" for i in range(40)], "panel.vcf")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # no genetic map
+        panel = spinimpute.build_panel(source, tmp_path / "p.spin", keep_phase=True)
+    with panel:
+        for typed in (False, True):
+            vcf = write_vcf(rows(20, typed), [f"t{i}" for i in range(20)], "t.vcf")
+            spinimpute.impute(vcf, tmp_path / "o.vcf", panel, force=True)
+            carried = {
+                alt: np.array([[a == k for a in call[:2]] for call in variant.genotypes])
+                for variant in cyvcf2.VCF(str(tmp_path / "o.vcf"))
+                if variant.POS == 3000
+                for k, alt in enumerate(variant.ALT, start=1)
+            }
+            for alt, of_founder, number in (("C", snps, 1), ("G", snps, 2), ("AT", insertions, 1)):
+                expected = (of_founder[founder] == number).T[:20]
+                assert (carried[alt] == expected).mean() > (0.999 if typed else 0.9)
