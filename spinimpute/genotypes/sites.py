@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
@@ -401,36 +404,47 @@ def choose_alleles(bases: Iterable[str], panel: list[tuple[str, str]]) -> tuple[
     return different[0], different[-1] if len(different) > 1 else UNKNOWN_ALLELE
 
 
+class _ExclusiveGroup(NamedTuple):
+    first: int  # panel site, the first of this position
+    stop: int  # after the last of this position
+    site_K: np.ndarray  # int64, panel sites
+    typed_K: np.ndarray  # int64, their rows in typed_TQ, -1 if untyped
+
+
 @dataclass(frozen=True)
 class ExclusiveAlleles:
-    """Pairs of panel sites, one of them typed, whose ALT alleles belong to one multi-allelic site.
+    """Groups of panel sites, some of them typed, whose ALT alleles belong to one multi-allelic site.
 
-    A haplotype has at most one of these alleles. Axes: T typed sites, E pairs, U panel sites, Q haplotypes.
+    A haplotype has at most one of these alleles. Axes: T typed sites, K sites of a group, U panel sites,
+    Q haplotypes.
     """
 
-    site_E: np.ndarray  # int64, panel index of the site of each pair to predict, typed or not; non-decreasing
-    typed_E: np.ndarray  # int64, the other, typed site of each pair, as a row of typed_TQ
+    groups: list[_ExclusiveGroup]
 
     @classmethod
     def of(cls, sites: Sites, typed_index: np.ndarray) -> ExclusiveAlleles:
-        """Find the pairs of sites with the same position and REF and the same kind of ALT.
+        """Find the sites with the same position and REF and the same kind of ALT.
 
         The kind is whether ALT is as long as REF, and END of a structural variant. An insertion does not
         exclude a SNP at the base before it, because panels contain haplotypes with both. typed_index: the
         typed panel sites, increasing.
         """
         position = sites.position
-        first_T, stop_T = (
-            np.searchsorted(position, position[typed_index], side) for side in ("left", "right")
-        )
-        pairs = []
-        for t in np.flatnonzero(stop_T - first_T > 1).tolist():
-            typed = int(typed_index[t])
-            kind = _kind(sites, typed)
-            others = range(int(first_T[t]), int(stop_T[t]))
-            pairs += [(site, t) for site in others if site != typed and _kind(sites, site) == kind]
-        site_E, typed_E = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
-        return cls(site_E, typed_E)
+        typed_position = np.unique(position[typed_index])
+        first, stop = (np.searchsorted(position, typed_position, side) for side in ("left", "right"))
+        groups = []
+        for i in np.flatnonzero(stop - first > 1).tolist():
+            at_position = int(first[i]), int(stop[i])
+            by_kind: dict[tuple[str, bool, int | None], list[int]] = {}
+            for site in range(*at_position):
+                by_kind.setdefault(_kind(sites, site), []).append(site)
+            for same in by_kind.values():
+                site_K = np.array(same)
+                typed_K = np.searchsorted(typed_index, site_K)
+                typed_K[~np.isin(site_K, typed_index)] = -1
+                if len(same) > 1 and typed_K.max() >= 0:
+                    groups.append(_ExclusiveGroup(*at_position, site_K, typed_K))
+        return cls(groups)
 
     def exclude(self, start: int, p_UQ: np.ndarray, typed_TQ: np.ndarray) -> None:
         """Set P(ALT) to 0 on haplotypes that carry another typed ALT allele of the same site.
@@ -439,9 +453,15 @@ class ExclusiveAlleles:
         typed REF excludes nothing: in a file of split multi-allelic records it may stand for any other allele
         of the site (`bcftools norm -m-` writes 1/2 as 1/0 and 0/1).
         """
-        low, high = np.searchsorted(self.site_E, [start, start + len(p_UQ)])
-        for site, t in zip(self.site_E[low:high].tolist(), self.typed_E[low:high].tolist(), strict=True):
-            p_UQ[site - start, typed_TQ[t] == 1] = 0
+        stop = start + len(p_UQ)
+        low = bisect_right(self.groups, start, key=lambda group: group.stop)
+        for first, _, site_K, typed_K in islice(self.groups, low, None):
+            if first >= stop:
+                break
+            carried_KQ = (typed_TQ[typed_K] == 1) & (typed_K >= 0)[:, None]
+            n_carried_Q = carried_KQ.sum(axis=0)
+            for k in np.flatnonzero((site_K >= start) & (site_K < stop)):
+                p_UQ[site_K[k] - start, n_carried_Q > carried_KQ[k]] = 0
 
 
 def _kind(sites: Sites, site: int) -> tuple[str, bool, int | None]:

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from spinimpute.genotypes.sites import (
     LAST_POSITION,
+    ExclusiveAlleles,
     Region,
     Sites,
     chromosome_names,
@@ -186,3 +187,34 @@ def test_nothing_in_common_says_why(target: Sites, reason: str) -> None:
     panel = make_sites([(10, "A", "C"), (20, "C", "T")])
     with pytest.raises(InputError, match=reason):
         match_sites(panel, target)
+
+
+EXCLUSIVE_ROWS = st.lists(
+    st.tuples(st.integers(1, 3), st.sampled_from(["A", "AC"]), st.sampled_from(["C", "G", "GT", "TT", "T"])),
+    min_size=1,
+    max_size=10,
+    unique=True,
+)
+
+
+@given(EXCLUSIVE_ROWS, st.data())
+def test_a_typed_allele_excludes_the_others_of_its_kind(rows, data):
+    position, ref, alt = zip(*sorted(rows), strict=True)
+    n = len(rows)
+    sites = Sites("20", np.array(position), list(ref), list(alt), ["."] * n)
+    is_typed = np.array(data.draw(st.lists(st.booleans(), min_size=n, max_size=n)))
+    typed_index = np.flatnonzero(is_typed)
+    rng = np.random.default_rng(data.draw(st.integers(0, 100)))
+    typed_TQ = rng.integers(-1, 2, (len(typed_index), 4)).astype(np.int8)
+    start = data.draw(st.integers(0, n - 1))
+    stop = data.draw(st.integers(start + 1, n))
+    expected = np.ones((n, 4), np.float32)
+    for typed_Q, typed in zip(typed_TQ, typed_index, strict=True):
+        for site in range(n):
+            same_kind = (len(ref[site]) == len(alt[site])) == (len(ref[typed]) == len(alt[typed]))
+            same = (position[site], ref[site]) == (position[typed], ref[typed]) and same_kind
+            if same and site != typed:
+                expected[site, typed_Q == 1] = 0
+    found = np.ones((stop - start, 4), np.float32)
+    ExclusiveAlleles.of(sites, typed_index).exclude(start, found, typed_TQ)
+    np.testing.assert_array_equal(found, expected[start:stop])
