@@ -155,6 +155,19 @@ def test_an_index_finds_a_deletion_after_an_allele_of_a_longer_one(build, rng, t
     assert found.stdout.split(b"\t")[1:5:3] == [b"1550", b"*,<DEL>"]
 
 
+def test_merged_records_stay_apart_if_one_panel_has_them_apart(build, rng, tmp_path):
+    """A haplotype of panel a has alleles of two records; no haplotype of panel b does."""
+    snps, insertions = ["1|2", "0|0", "2|1", *["0|1"] * 5], ["0|0", "1|2", "0|0", *["2|0"] * 5]
+    for name, more in (("a", ["1|0", *insertions[1:]]), ("b", insertions)):
+        build((1550, "A", "C,G", snps), (1550, "A", "AT,ATT", more), name=name).close()
+    for number, names in enumerate(("ab", "ba")):
+        out = tmp_path / f"{number}.spin"
+        spinimpute.merge_panels([tmp_path / f"{name}.spin" for name in names], out)
+        with spinimpute.Panel.open(out) as merged:
+            assert merged.sites.alt[6:10] == ["C", "G", "AT", "ATT"]
+            assert merged.records.continues[6:10].tolist() == [False, True, False, False]
+
+
 def test_a_snp_and_an_insertion_on_one_haplotype(write_vcf, rng, tmp_path):
     """They are of two records with several ALTs, and both keep their alleles, imputed or typed."""
     founder = rng.integers(0, 8, (2, 40))

@@ -36,7 +36,7 @@ class SiteUnion:
 
     sites: Sites
     cM: np.ndarray  # genetic positions by the first panel's map, float64 (S,)
-    multiallelic: np.ndarray  # in either panel, bool (S,)
+    multiallelic: np.ndarray  # in either panel, and in neither beside a record of its REF, bool (S,)
     index_S: tuple[np.ndarray, np.ndarray]  # for each panel: index of the site in the panel, or ABSENT; int64
     swapped_S: np.ndarray  # sites whose REF and ALT are swapped in the second panel, bool
 
@@ -113,6 +113,8 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     swapped_all[partner[swapped]] = True
     multiallelic = np.concatenate([first.multiallelic, second.multiallelic[only_second]])
     multiallelic[partner[matched]] |= second.multiallelic[matched]
+    multiallelic[: first.n_sites][_beside_a_record(first)] = False
+    multiallelic[partner[matched][_beside_a_record(second)[matched]]] = False
     sites = Sites.concatenate([first.sites, second.sites.take(only_second)])
     # a sequence may be of a record with symbolic alleles in the second panel only
     of_second = second.sites.structural
@@ -128,6 +130,19 @@ def unite_sites(first: Panel, second: Panel) -> SiteUnion:
     )
     _check_distances(first, second, union)
     return union
+
+
+def _beside_a_record(panel: Panel) -> np.ndarray:
+    """Return which sites are not in the multi-allelic record of their position and REF, bool (n_sites,).
+
+    Its haplotypes may have ALT alleles of both.
+    """
+    position, ref, multiallelic = panel.position, panel.sites.ref, panel.multiallelic
+    records = {(int(position[row]), ref[row].upper()) for row in np.flatnonzero(multiallelic)}
+    beside = ~multiallelic & np.isin(position, position[multiallelic])
+    for row in np.flatnonzero(beside).tolist():
+        beside[row] = (int(position[row]), ref[row].upper()) in records
+    return beside
 
 
 def _with_whole_records(union: SiteUnion) -> SiteUnion:
