@@ -30,7 +30,7 @@ def test_bytes(run, made, opened, tmp_path, kind, suffix, content):
     assert len(list(tmp_path.iterdir())) == (1 if suffix == ".vcf" else 2)
     if kind == "o":
         assert done.err.count("haplotypes of 0 samples exchanged, DS differ by 0.0000 at most") == 2
-    assert f"written:  {opened.n_sites} sites of 20:1-2000000" in done.err
+    assert f"written:  {opened.n_sites} records of 20:1-2000000" in done.err
 
 
 def test_no_bit_depends_on_the_region(example, opened, tmp_path, monkeypatch, impute):
