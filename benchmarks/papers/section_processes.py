@@ -65,9 +65,10 @@ def _values(
 
 
 def _figure4(runs: dict[Run, list[dict[str, Any]]]) -> str:
-    columns = [(context, STEPS) for context in RANGES] + [
-        (RANGES[0], run.steps) for run in runs if run.context == RANGES[0] and run.steps != STEPS
-    ]
+    columns = [(context, STEPS) for context in RANGES]
+    columns += sorted(
+        (run.context, run.steps) for run in runs if run.context == RANGES[0] and run.steps != STEPS
+    )
     heads = [
         f"{low:,}–{high:,}" + ("" if steps == STEPS else f", {steps:,} steps")
         for (low, high), steps in columns
